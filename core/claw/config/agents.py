@@ -225,7 +225,7 @@ class HardClear(Section):
     """Replacement of an old tool result by a placeholder."""
 
     enabled: bool = True
-    placeholder: str = "[Old tool result removed to save room]"
+    placeholder: str = "[Old tool result removed to save space]"
 
 
 class PrunedTools(Section):

@@ -34,7 +34,7 @@ class MessagesParser:
         self._at: dict[int, dict[str, Any]] = {}
         self._usage: dict[str, int] = {}
         self._stop: str | None = None
-        self.heard, self.done = 0, False
+        self.received, self.done = 0, False
 
     @property
     def whole(self) -> bool:
@@ -49,12 +49,12 @@ class MessagesParser:
         elif kind == "content_block_start":
             block = self._at[data["index"]] = {**data["content_block"], "pieces": []}
             self._blocks.append(block)
-            self.heard += len(block.get("name") or block.get("data") or "")
+            self.received += len(block.get("name") or block.get("data") or "")
             yield from self._initial_content(block)
         elif kind == "message_start":
             self._count(data["message"].get("usage"))
         elif kind == "message_delta":
-            self.heard += data["delta"].get("stop_reason") not in (None, self._stop)
+            self.received += data["delta"].get("stop_reason") not in (None, self._stop)
             self._stop = data["delta"].get("stop_reason") or self._stop
             self._count(data.get("usage"))
         elif kind == "message_stop":
@@ -99,18 +99,18 @@ class MessagesParser:
             yield ThinkingDelta(more)
         elif kind == "signature_delta":
             block["signature"] = delta["signature"]
-            self.heard += 1
+            self.received += 1
         if more:
             block["pieces"].append(more)
-            self.heard += len(more)
+            self.received += len(more)
 
     def _initial_content(self, block: Mapping[str, Any]) -> Iterator[ModelEvent]:
         """Yield the content that a block starts with."""
         if text := block.get("text"):
-            self.heard += len(text)
+            self.received += len(text)
             yield TextDelta(text)
         if thought := block.get("thinking"):
-            self.heard += len(thought)
+            self.received += len(thought)
             yield ThinkingDelta(thought)
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:

@@ -1,6 +1,6 @@
 """Conversion of a request to the body of a Messages request. Pure.
 
-Facts: docs.anthropic.com, "Messages", "Prompt caching" (four breakpoints at most; what stands before one is
+Facts: docs.anthropic.com, "Messages", "Prompt caching" (four breakpoints at most; the content before one is
 cached
 only from 1,024 tokens on), "Extended thinking" (a budget of 1,024 tokens or more, below max_tokens; no forced
 tool).

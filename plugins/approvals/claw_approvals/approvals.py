@@ -1,7 +1,7 @@
 """Approvals: ask a person, wait for the answer, remember it once or always. Stored in ``state.db`` to survive a restart.
 
-The process that can show a request sets ``Approvals.show_request``; who receives an answer calls ``decide``. Where nobody
-can be asked, the answer is no. The first outcome wins: it is one row, updated only while it has no verdict.
+The process that can show a request sets ``Approvals.show_request``; who receives an answer calls ``decide``. If no
+person can be asked, the answer is no. The first outcome wins: it is one row, updated only while it has no verdict.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look alike
 _ID_LETTERS = 9  # 44 bits
 
 Present = Callable[[PendingApproval], Awaitable[bool]]
-"""Show a request to somebody who may answer it; return false if it cannot be shown. May run until the answer is there."""
+"""Show a request to a person who may answer it; return false if it cannot be shown. May run until the answer is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Approvals:
     :param approvers: people who may answer, ``channel:id``; empty = the owners. The person at the terminal always may,
         as they can write the file that names the others.
     :param timeout_seconds: a request without an answer expires after this time.
-    :param is_over: return true if a turn has ended: nobody waits for its requests any more.
+    :param is_over: return true if a turn has ended: its requests are over.
     """
 
     name = "approvals"
@@ -83,7 +83,7 @@ class Approvals:
         database.tables("approval", *TABLES)
 
     def attach(self, runtime: "Runtime") -> None:
-        """Take the turn log of this process: nobody waits for the requests of a turn that ended."""
+        """Take the turn log of this process: requests of a turn that ended are over."""
         self._is_over = getattr(runtime.turn_log, "is_over", self._is_over)
 
     async def ask(self, request: ApprovalRequest) -> Decision:
@@ -104,7 +104,7 @@ class Approvals:
         return self._use_outcome(question)
 
     def refusal(self, request: ApprovalRequest) -> str:
-        """Return the reason why nobody can be asked this; empty when somebody can."""
+        """Return the reason why no person can be asked this; empty when one can."""
         if len(request.shown) > MAX_SHOWN_CHARS:
             template = (
                 "it is too long to show in full for approval ({count} characters, at most "
@@ -196,7 +196,7 @@ class Approvals:
         return sum(self._settle(id, "withdrawn") for (id,) in rows)
 
     def pending(self) -> tuple[PendingApproval, ...]:
-        """Return the open requests that somebody waits for, oldest first."""
+        """Return the open requests that a turn waits for, oldest first."""
         rows = self._database.read(
             f"SELECT {PENDING_COLUMNS} FROM approvals WHERE verdict IS NULL AND expires_at_ms > ?"
             " ORDER BY asked_at_ms, id",
@@ -218,7 +218,7 @@ class Approvals:
     # asking
 
     def _is_reachable(self, request: ApprovalRequest) -> bool:
-        """Return true if somebody who may decide reads this chat; assumed in a group, whose readers are not known."""
+        """Return true if a person who may decide reads this chat; assumed in a group, whose readers are not known."""
         if request.chat_type != "direct" or request.sender is None:
             return True
         return self.may_decide(request.address.channel, request.sender, request.owner, request.for_owners)

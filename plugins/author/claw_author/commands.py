@@ -55,7 +55,7 @@ def build(
     if check:
         for change in changes if before is not None else ["it is missing"]:
             typer.echo(f"{project.manifest}: {change}", err=True)
-        typer.echo(f"claw plugins build {path} writes it anew", err=True)
+        typer.echo(f"claw plugins build {path} writes it again", err=True)
         raise typer.Exit(1)
     project.manifest.write_text(building.written(manifest), encoding="utf-8")
     typer.echo(f"{project.manifest}: written")

@@ -45,9 +45,7 @@ def findings(manifest: Manifest) -> Iterator[ManifestFinding]:
         yield ManifestFinding("manifest", "api", f"{manifest.api!r} is no range such as '>=1,<2'")
     for kind, field in KINDS.items():
         if getattr(manifest, field) and kind not in manifest.kinds:
-            yield ManifestFinding(
-                "manifest", "kinds", f"it brings {field}, and {kind} is not among its kinds"
-            )
+            yield ManifestFinding("manifest", "kinds", f"it has {field}, and {kind} is not among its kinds")
     variables = [*manifest.env, *(name for line in manifest.providers for name in line.env)]
     for name in dict.fromkeys(variables):
         if not _VARIABLE.fullmatch(name):

@@ -107,7 +107,7 @@ class UsageMeter:
     def begin_call(self, provider: Provider, request: Request) -> "_Metered":
         """Begin a call, and reserve its highest cost where a budget applies.
 
-        :raises BudgetError: one of the budgets has no room.
+        :raises BudgetError: one of the budgets is used up.
         """
         bill = current_account()
         price = self.price(provider, request.model)
@@ -163,7 +163,7 @@ class MeteredProvider:
             async for event in stream:
                 if isinstance(event, TextDelta | ThinkingDelta):
                     if isinstance(event.text, str):
-                        call.heard += len(event.text)
+                        call.received += len(event.text)
                 elif isinstance(event, Finished):
                     call.answer = event.message
                 yield event
@@ -182,7 +182,7 @@ class _Metered:
 
     :param tokens: returns the most that the request can have.
     :param key: of the ledger row that reserves the highest cost.
-    :param heard: characters received so far; ``answer`` the whole answer.
+    :param received: characters received so far; ``answer`` the whole answer.
     """
 
     book: UsageLedger
@@ -192,7 +192,7 @@ class _Metered:
     price: Price | None
     tokens: Callable[[], int]
     key: tuple[int, int] | None = None
-    heard: int = 0
+    received: int = 0
     answer: Assistant | None = None
 
     def reserve(self, caps: Sequence[SpendingCap], longest: int) -> None:
@@ -208,11 +208,14 @@ class _Metered:
         """Record the cost: from the service's usage; else estimated from what was received; else nothing."""
         usage, state = self.answer.usage if self.answer else None, "said"
         if usage is None or not (usage.input or usage.output or usage.cache_read or usage.cache_write):
-            if not self.answer and not self.heard:
+            if not self.answer and not self.received:
                 if self.key:
                     self.book.settle(self.key, Usage(), 0, state)
                 return
-            usage, state = Usage(self.tokens(), estimated_answer_tokens(self.heard, self.answer)), "guessed"
+            usage, state = (
+                Usage(self.tokens(), estimated_answer_tokens(self.received, self.answer)),
+                "guessed",
+            )
         nanos = self.price.nanos(usage) if self.price else None
         if self.key:
             self.book.settle(self.key, usage, nanos, state)

@@ -81,12 +81,12 @@ def shorten_to_fit(messages: Sequence[Message], budget_tokens: int) -> tuple[Mes
     budget = budget_tokens * CHARS_PER_TOKEN
     lengths = sorted(len(b.text) for m in messages for b in m.content if isinstance(b, Text))
     rest = sum(estimate_tokens(m) for m in messages) * CHARS_PER_TOKEN - sum(lengths)
-    limit, room = _MIN_CHARS, budget - rest
+    limit, left = _MIN_CHARS, budget - rest
     for at, length in enumerate(lengths):  # the long texts share equally what the short ones leave
-        limit = max(_MIN_CHARS, room // (len(lengths) - at))
+        limit = max(_MIN_CHARS, left // (len(lengths) - at))
         if length > limit:
             break
-        room -= length
+        left -= length
     return tuple(_shortened(message, limit) for message in messages)
 
 

@@ -40,14 +40,14 @@ def identifiers(messages: Iterable[Message], most_chars: int) -> tuple[str, ...]
     A model cannot reconstruct them once they are lost.
     """
     kept: dict[str, None] = {}
-    room = most_chars
+    left = most_chars
     for message in reversed(list(messages)):
         text = searchable_text(message)[:_SEARCHED_CHARS]
         found = [run.strip(".:?=&#-").removesuffix("/") for run in _RUN.findall(text)]
         for name in (*filter(_is_identifier, found), *_QUOTED.findall(text)):
             if name not in kept:
-                room -= len(name) + 2
-                if room < 0:
+                left -= len(name) + 2
+                if left < 0:
                     return tuple(kept)
                 kept[name] = None
     return tuple(kept)
@@ -100,9 +100,9 @@ def digest(messages: Sequence[Message], previous: str, most_chars: int) -> str:
     head = truncate(previous, most_chars * 2 // 5, min_keep=most_chars // 8) if previous else ""
     rest = summary_appendix(messages)
     rest = truncate(rest, most_chars // 5, min_keep=most_chars // 10)
-    room = max(0, most_chars - len(head) - len(rest) - 200)
-    names = ", ".join(identifiers(messages, room // 2))
-    asked = user_requests(messages, room - len(names))
+    left = max(0, most_chars - len(head) - len(rest) - 200)
+    names = ", ".join(identifiers(messages, left // 2))
+    asked = user_requests(messages, left - len(names))
     body = _sections(("What people wrote", asked), ("Identifiers", (names,) if names else ()))
     return "\n\n".join(filter(None, (head, body, rest)))[:most_chars]
 

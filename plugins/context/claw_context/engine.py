@@ -126,7 +126,9 @@ class ContextView:
         if past and compaction.is_summary(past[0], self._session):
             self._head, self._start = (past[0],), max(self._start, 1)
         self._compactions = self._cuts = 0
-        self._room = int(turn.window_tokens * PROMPT_SHARE) - len(turn.system.whole) // CHARS_PER_TOKEN
+        self._available_tokens = (
+            int(turn.window_tokens * PROMPT_SHARE) - len(turn.system.whole) // CHARS_PER_TOKEN
+        )
         self._sent = 0
         self._failed_at = -_RETRY_MESSAGES
         self._is_first = True
@@ -199,7 +201,9 @@ class ContextView:
                 return True
             self._compactions = MAX_COMPACTIONS
         self._cuts += 1
-        self._room = min(self._room, self._sent if self._cuts == 1 else self._sent // 2)
+        self._available_tokens = min(
+            self._available_tokens, self._sent if self._cuts == 1 else self._sent // 2
+        )
         return self._cuts <= _MAX_CUTS
 
     async def _compact(
@@ -260,7 +264,7 @@ class ContextView:
 
     async def _request(self) -> tuple[Message, ...]:
         """Return the messages to send."""
-        (shown, each), room, pruned = self._shown, self._room, self._session.history.pruned
+        (shown, each), available, pruned = self._shown, self._available_tokens, self._session.history.pruned
         total = self._total
         if self._start:
             total -= sum(each[: self._start])
@@ -275,18 +279,18 @@ class ContextView:
             each, total = made.each, made.total
         before = TokenCosts(self._head).total
         self._sent = before + total
-        if self._sent <= room:  # the usual case: no message needs a look of its own
+        if self._sent <= available:  # the usual case: no message needs a look of its own
             return (*self._head, *shown)
-        view = newest_turns_within(shown, each, room - before)
+        view = newest_turns_within(shown, each, available - before)
         start = view.omitted
-        if self._cuts > 1 and view.tokens > room:  # the newest turn alone is too much
-            start += cut_point(view.messages, each[start:], room // 2).first_kept
+        if self._cuts > 1 and view.tokens > available:  # the newest turn alone is too much
+            start += cut_point(view.messages, each[start:], available // 2).first_kept
         if start and not self._omission_reported:
             self._omission_reported = True
             await self._emit(Notice(t(_OMITTED, count=start)))
-        head = self._digest_of(shown[:start], room) if start else self._head
+        head = self._digest_of(shown[:start], available) if start else self._head
         whole = (*head, *shown[start:])
-        whole = shorten_to_fit(whole, room) if self._cuts > 1 else whole
+        whole = shorten_to_fit(whole, available) if self._cuts > 1 else whole
         self._sent = TokenCosts(whole).total
         return whole
 

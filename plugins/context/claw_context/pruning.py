@@ -28,7 +28,7 @@ class Pruning:
     head_chars: int = 1500
     tail_chars: int = 1500
     clears: bool = True
-    placeholder: str = "[Old tool result removed to save room]"
+    placeholder: str = "[Old tool result removed to save space]"
     allow: Collection[str] | None = None
     deny: Collection[str] = ()
 

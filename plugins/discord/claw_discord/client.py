@@ -107,7 +107,7 @@ class Connection:
     """A connection that receives until cancelled, and carries REST calls meanwhile.
 
     :param token: returns the secret, read again for each connection.
-    :param heard: called with each relevant dispatch, in order, before discord.py reads it; must return at once.
+    :param on_dispatch: called with each relevant dispatch, in order, before discord.py reads it; must return at once.
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class Connection:
         account: str,
         settings: DiscordSettings,
         token: Callable[[], str],
-        heard: Callable[[dict[str, Any]], None],
+        on_dispatch: Callable[[dict[str, Any]], None],
         pace: ConnectionTimings,
     ) -> None:
-        self._settings, self._token, self._heard, self._pace = settings, token, heard, pace
+        self._settings, self._token, self._on_dispatch, self._pace = settings, token, on_dispatch, pace
         self._log_name = label(account)
         self._content = settings.message_content
         self._client: Any = None
@@ -258,7 +258,7 @@ class Connection:
         if name in ("READY", "RESUMED"):
             self._connected(resumed=name == "RESUMED")
         if name in _RELEVANT:
-            self._heard(frame)
+            self._on_dispatch(frame)
 
     def sent(self, text: str) -> None:
         """Handle a sent frame."""

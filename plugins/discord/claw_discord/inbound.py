@@ -205,7 +205,7 @@ class _Reader:
             chat_name=above.name if above else "",
             space=place.guild_name,
             thread_name=place.name if place.is_thread else "",
-            quoted=heard(quoted, self._me) if quoted else None,
+            quoted=read_quoted_message(quoted, self._me) if quoted else None,
             forwarded_from="a message in another chat" if forwarded else "",
             is_forum=bool(above and above.kind in (FORUM, MEDIA)),
         )
@@ -228,7 +228,7 @@ def readable(content: str, me: str, mentions: Iterable[Mapping[str, Any]]) -> st
     return re.sub(r"<@!?(\d+)>", named, content).strip()
 
 
-def heard(message: Mapping[str, Any], me: str) -> QuotedMessage:
+def read_quoted_message(message: Mapping[str, Any], me: str) -> QuotedMessage:
     """Read a message that another one refers to."""
     return QuotedMessage(
         readable(message.get("content") or "", me, message.get("mentions") or ()),

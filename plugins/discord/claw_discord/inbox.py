@@ -37,7 +37,7 @@ class _FetchMissed:
     joined: float = 0.0
 
 
-class _FetchOwed:
+class _FetchPending:
     """Queue entry: fetch the messages that were not accepted."""
 
 
@@ -64,7 +64,7 @@ class DispatchReader:
     ) -> None:
         self._account, self._settings, self._call, self._pace = account, settings, call, pace
         self._log_name, self._seen, self._places = label(account), seen, DiscordChats()
-        self._entries: asyncio.Queue[Mapping[str, Any] | _FetchMissed | _FetchOwed] = asyncio.Queue()
+        self._entries: asyncio.Queue[Mapping[str, Any] | _FetchMissed | _FetchPending] = asyncio.Queue()
         self.presses = Interactions(
             self._log_name, call, read=self._read, submit=self._submit, menu=self._menu_to_list
         )
@@ -119,7 +119,7 @@ class DispatchReader:
         if self._entries.qsize() < _MAX_QUEUED:
             self._entries.put_nowait(frame)
         elif frame.get("t") == "MESSAGE_CREATE":  # the service keeps it: fetch it later
-            self._seen.owe(str(data["channel_id"]), str(data["id"]))
+            self._seen.add_pending(str(data["channel_id"]), str(data["id"]))
 
     async def _submit_queued(self, inbox: Inbox) -> None:
         while True:
@@ -127,8 +127,8 @@ class DispatchReader:
             self._busy = True
             if isinstance(entry, _FetchMissed):
                 await self._catch_up(inbox, self._gaps(entry))
-            elif isinstance(entry, _FetchOwed):
-                await self._catch_up(inbox, list(self._seen.owed.items()))
+            elif isinstance(entry, _FetchPending):
+                await self._catch_up(inbox, list(self._seen.pending.items()))
             elif entry.get("t") == "MESSAGE_CREATE":
                 await self._message(inbox, entry)
             else:
@@ -139,13 +139,13 @@ class DispatchReader:
         """Submit one message; return False when it was not accepted and must be fetched again later."""
         data = frame["d"]
         chat, id = str(data.get("channel_id")), str(data.get("id"))
-        if chat in self._seen.owed:  # a predecessor was not accepted: fetch both again, in order
-            self._seen.owe(chat, id)
+        if chat in self._seen.pending:  # a predecessor was not accepted: fetch both again, in order
+            self._seen.add_pending(chat, id)
             return False
         if await self._submit(inbox, await self._read(frame)):
             self._seen.took(chat, id, direct=not data.get("guild_id"))
             return True
-        self._seen.owe(chat, id)
+        self._seen.add_pending(chat, id)
         return False
 
     async def _event(self, inbox: Inbox, frame: Mapping[str, Any]) -> None:
@@ -217,13 +217,13 @@ class DispatchReader:
 
     async def _catch_up(self, inbox: Inbox, gaps: Sequence[tuple[str, int]]) -> None:
         """Fetch the first few chats, so that new messages do not wait long, and only while the service
-        answers; the rest stays owed."""
+        answers; the rest stays pending."""
         answered = True
         for number, (chat, after) in enumerate(gaps):
             if answered and number < _CHATS_AT_ONCE:
                 answered = await self._fetch_chat(inbox, chat, after)
             else:
-                self._seen.owe(chat, str(after + 1))
+                self._seen.add_pending(chat, str(after + 1))
 
     async def _fetch_chat(self, inbox: Inbox, chat: str, after: int) -> bool:
         """Fetch the messages of a chat after an id and submit them, oldest first; return False when the
@@ -241,7 +241,7 @@ class DispatchReader:
                         "%s: %s", self._log_name, t("missed messages of {chat}: {why}", chat=chat, why=why)
                     )
                     return True
-                self._seen.owe(chat, str(after + 1))
+                self._seen.add_pending(chat, str(after + 1))
                 return False
             for data in sorted(found, key=lambda one: int(one["id"])):
                 after = int(data["id"])
@@ -249,7 +249,7 @@ class DispatchReader:
                     return True
             if len(found) < _PAGE:
                 return True
-        self._seen.owe(chat, str(after + 1))
+        self._seen.add_pending(chat, str(after + 1))
         return True
 
     def _with_place(self, chat: str, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,18 +263,18 @@ class DispatchReader:
         pause, before = self._pace.again, 0
         while True:
             await asyncio.sleep(pause)
-            owed = len(self._seen.owed)
-            pause, before = pause_after(pause, owed, before, self._pace), owed
-            if owed and self._entries.empty():
-                self._entries.put_nowait(_FetchOwed())
+            pending = len(self._seen.pending)
+            pause, before = pause_after(pause, pending, before, self._pace), pending
+            if pending and self._entries.empty():
+                self._entries.put_nowait(_FetchPending())
 
 
-def pause_after(pause: float, owed: int, before: int, pace: ConnectionTimings) -> float:
-    """Return the wait before the next retry for owed chats: longer each time while none is settled.
+def pause_after(pause: float, pending: int, before: int, pace: ConnectionTimings) -> float:
+    """Return the wait before the next retry of pending chats: longer each time while none is settled.
 
-    :param owed: their number now; ``before``: their number before the last pause.
+    :param pending: their number now; ``before``: their number before the last pause.
     """
-    return min(pause * 2, pace.longest_pause) if owed and owed >= before else pace.again
+    return min(pause * 2, pace.longest_pause) if pending and pending >= before else pace.again
 
 
 def _id(data: Any) -> str:

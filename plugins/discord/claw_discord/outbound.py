@@ -24,8 +24,8 @@ _PLAIN_STYLE = 2
 _QUESTION_CHARS, _OPTION_CHARS, _OPTIONS, _POLL_HOURS = 300, 55, 10, 24
 _TITLE_CHARS = 100
 _ID = re.compile("[0-9]{1,20}")
-NOBODY: dict[str, Any] = {"parse": []}
-"""The ``allowed_mentions`` value that pings nobody, whatever a text names."""
+NO_MENTIONS: dict[str, Any] = {"parse": []}
+"""The ``allowed_mentions`` value that mentions no one, whatever the text contains."""
 
 UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, THREAD_IS_THERE = 10003, 10008, 160004
 
@@ -64,7 +64,7 @@ def message(outbound: Outbound, *, reply_to: str | None = None) -> dict[str, Any
         "content": _escape_plain(outbound.text) if outbound.plain else outbound.text,
         "nonce": nonce(outbound.key),
         "enforce_nonce": True,
-        "allowed_mentions": NOBODY,
+        "allowed_mentions": NO_MENTIONS,
     }
     if reply_to and is_id(reply_to):  # with a malformed id the service would refuse the whole message
         body["message_reference"] = {"message_id": reply_to, "fail_if_not_exists": False}
@@ -81,7 +81,7 @@ def _escape_plain(text: str) -> str:
 
 def edited(text: str, buttons: Sequence[Button] | None = None) -> dict[str, Any]:
     """Build the body of an edit; None leaves the buttons unchanged."""
-    body: dict[str, Any] = {"content": text, "allowed_mentions": NOBODY}
+    body: dict[str, Any] = {"content": text, "allowed_mentions": NO_MENTIONS}
     return body if buttons is None else body | {"components": components(buttons)}
 
 
@@ -124,7 +124,7 @@ def poll(question: str, options: Sequence[str]) -> dict[str, Any]:
             "duration": _POLL_HOURS,
             "allow_multiselect": False,
         },
-        "allowed_mentions": NOBODY,
+        "allowed_mentions": NO_MENTIONS,
     }
 
 

@@ -27,7 +27,7 @@ class ReadPositions:
         self.alive = float(noted.get("alive") or 0.0)
         self._newest = {str(chat): int(id) for chat, id in (noted.get("chats") or {}).items()}
         self._direct = set(map(str, noted.get("direct") or ()))
-        self._owed: dict[str, int] = {}
+        self._pending: dict[str, int] = {}
         self.pressing = False
         self._start_ids, self._start_alive = dict(self._newest), self.alive
         self._fetched_guilds: set[str] = set()
@@ -40,9 +40,9 @@ class ReadPositions:
         self.alive = self.alive or now
 
     @property
-    def owed(self) -> dict[str, int]:
+    def pending(self) -> dict[str, int]:
         """Chats with a message that was not accepted, each with the id to fetch from."""
-        return dict(self._owed)
+        return dict(self._pending)
 
     def took(self, chat: str, id: str, *, direct: bool = False) -> None:
         """Record a message as submitted or irrelevant."""
@@ -55,13 +55,13 @@ class ReadPositions:
             del self._newest[oldest]
             self._direct.discard(oldest)
 
-    def owe(self, chat: str, id: str) -> None:
+    def add_pending(self, chat: str, id: str) -> None:
         """Record a message as not accepted: fetch it and its successors in the chat again."""
-        self._owed[chat] = min(self._owed.get(chat, int(id) - 1), int(id) - 1)
+        self._pending[chat] = min(self._pending.get(chat, int(id) - 1), int(id) - 1)
 
     def settle(self, chat: str) -> None:
-        """Record that all owed messages of a chat were submitted."""
-        self._owed.pop(chat, None)
+        """Record that all pending messages of a chat were submitted."""
+        self._pending.pop(chat, None)
 
     def direct_gaps(self, now: float, limit_seconds: float) -> list[tuple[str, int]]:
         """Return the direct chats to fetch, each with the id to start after: the API lists none of them."""
@@ -90,11 +90,11 @@ class ReadPositions:
         return gaps
 
     def noted(self) -> dict[str, Any]:
-        """Return the state to store; for a chat with owed messages, only up to the first of them."""
-        return {"alive": self.alive, "chats": self._newest | self._owed, "direct": sorted(self._direct)}
+        """Return the state to store; for a chat with pending messages, only up to the first of them."""
+        return {"alive": self.alive, "chats": self._newest | self._pending, "direct": sorted(self._direct)}
 
     def _after(self, chat: str, now: float, limit_seconds: float) -> int:
-        if chat in self._owed:
-            return self._owed[chat]
-        heard = self._start_ids.get(chat, id_at(self._start_alive - _MARGIN_SECONDS))
-        return max(heard, id_at(now - limit_seconds))
+        if chat in self._pending:
+            return self._pending[chat]
+        newest = self._start_ids.get(chat, id_at(self._start_alive - _MARGIN_SECONDS))
+        return max(newest, id_at(now - limit_seconds))

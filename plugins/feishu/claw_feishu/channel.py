@@ -190,15 +190,15 @@ class FeishuChannel(ConnectionEvents):
         return route(path, self._webhook_secrets, self._receive_webhook, self._time, self._report_refusal)
 
     async def _receive_webhook(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        self.heard()
+        self.frame_received()
         self._state = replace(self._state, last_error="")
         return await self.receive(event)
 
-    def _report_refusal(self, mend: str) -> None:
+    def _report_refusal(self, fix: str) -> None:
         """Report a refused request that may be the platform's; otherwise nothing would show why no events arrive."""
-        if mend != self._state.last_error:
-            _log.warning("feishu: %s", mend)
-        self._state = replace(self._state, last_error=mend)
+        if fix != self._state.last_error:
+            _log.warning("feishu: %s", fix)
+        self._state = replace(self._state, last_error=fix)
 
     def _time(self) -> float:
         return self.now()
@@ -359,7 +359,7 @@ class FeishuChannel(ConnectionEvents):
         await self.tenant.call("DELETE", f"{MESSAGES}/{message_id}")
 
     async def _finish_stream(self, outbound: Outbound) -> list[str]:
-        """Finish what an interrupted stream left: put the text into its cards and delete spare ones."""
+        """Finish what an interrupted stream left: put the text into its cards and delete unused ones."""
         kept: list[str] = []
         pieces = list(card_pieces(outbound.text))
         for message_id in outbound.replaces:
@@ -411,7 +411,7 @@ class FeishuChannel(ConnectionEvents):
             _log.info("feishu: %s", t("receiving messages again"))
         self._state = replace(self._state, state="up", detail="")
 
-    def heard(self) -> None:
+    def frame_received(self) -> None:
         """Record that a frame or event arrived."""
         self._state = replace(self._state, last_frame_at=self.now())
 

@@ -98,7 +98,7 @@ class Directory:
                     place = await self._chats.ask(chat, self._chat)
                 if inbound.reply_to and inbound.kind == "message":
                     quoted = await self._quoted(inbound.reply_to)
-        return dress(inbound, bot, name, place, quoted)
+        return add_metadata(inbound, bot, name, place, quoted)
 
     def note(self, message_id: str, chat: str, thread: str | None) -> None:
         """Record the chat and thread of a message."""
@@ -181,7 +181,7 @@ class Directory:
         return str(items[0]["message_id"] if items else "")
 
 
-def dress(
+def add_metadata(
     inbound: Inbound, bot: FeishuBot, name: str, chat: Chat | None, quoted: tuple[QuotedMessage, str] | None
 ) -> Inbound:
     """Add the looked-up data to the message. A reply to one of the bot's messages is addressed to the bot. Pure."""

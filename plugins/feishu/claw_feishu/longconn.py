@@ -70,7 +70,7 @@ class ConnectionEvents:
     def up(self) -> None:
         """Handle an established connection."""
 
-    def heard(self) -> None:
+    def frame_received(self) -> None:
         """Handle a received frame."""
 
     def down(self, why: str, *, fatal: bool) -> None:
@@ -150,7 +150,7 @@ class LongConnection:
                     limit = 2 * paces[0].ping_seconds + paces[0].silence_seconds
                     async with asyncio.timeout(limit):
                         data = await socket.recv()
-                    self._observer.heard()
+                    self._observer.frame_received()
                     frame = _frame(data)
                     if frame is None:
                         continue

@@ -32,17 +32,17 @@ class WebhookRefused(Exception):
     """The request is not the platform's, or not readable.
 
     :ivar status: of the HTTP answer.
-    :ivar mend: advice for the operator when it may be the platform's; empty for what anybody may send.
+    :ivar fix: advice for the operator when the request may be from the platform; empty when anyone can have sent it.
     """
 
-    def __init__(self, status: int, why: str, mend: str = "") -> None:
+    def __init__(self, status: int, why: str, fix: str = "") -> None:
         super().__init__(why)
-        self.status, self.why, self.mend = status, why, mend
+        self.status, self.why, self.fix = status, why, fix
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookCredentials:
-    """The secrets that a caller must know. An empty one refuses everybody.
+    """The secrets that a caller must know. An empty one refuses every caller.
 
     :param skew_seconds: how far the time of a request may be from ours.
     """
@@ -88,7 +88,7 @@ class WebhookCredentials:
         try:
             event = self._opened(body) if len(body) <= CHECK_BYTES else {}
         except WebhookRefused as why:
-            raise WebhookRefused(401, "the request is not signed", why.mend) from why
+            raise WebhookRefused(401, "the request is not signed", why.fix) from why
         if event.get("type") != ADDRESS_CHECK:
             raise WebhookRefused(401, "the request is not signed")
         return event
@@ -149,18 +149,18 @@ def route(
     lock: Callable[[], WebhookCredentials],
     receive: Receive,
     now: Callable[[], float],
-    tell: Callable[[str], None] = lambda mend: None,
+    report: Callable[[str], None] = lambda fix: None,
 ) -> WebRoute:
     """Build the route that the platform calls.
 
     :param lock: returns the secrets, read again for each request, so that a change takes effect at once.
     :param receive: called with each verified event.
-    :param tell: called with the advice for the operator when a request is refused.
+    :param report: called with the advice for the operator when a request is refused.
     """
 
     def refusal(why: WebhookRefused) -> WebAnswer:
-        if why.mend:
-            tell(why.mend)
+        if why.fix:
+            report(why.fix)
         return _json(why.status, {"msg": why.why})
 
     def admit(request: WebRequest) -> WebAnswer | None:

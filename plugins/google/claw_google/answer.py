@@ -56,7 +56,7 @@ class GeminiParser:
         self._blocks: list[_GeminiText | Thinking | ToolCall] = []
         self._usage: Mapping[str, Any] = {}
         self._stop = self._why = ""
-        self.heard, self.done = 0, False
+        self.received, self.done = 0, False
 
     @property
     def whole(self) -> bool:
@@ -77,7 +77,7 @@ class GeminiParser:
             if candidate.get("index", 0) == 0:
                 for part in (candidate.get("content") or {}).get("parts") or ():
                     yield from self._process_part(part)
-                self.heard += candidate.get("finishReason") not in (None, "", self._stop)
+                self.received += candidate.get("finishReason") not in (None, "", self._stop)
                 self._stop = candidate.get("finishReason") or self._stop
                 self._why = candidate.get("finishMessage") or self._why
 
@@ -129,13 +129,13 @@ class GeminiParser:
             last = _GeminiText(thought=thought)
             self._blocks.append(last)
         last.pieces.append(text)
-        self.heard += len(text)
+        self.received += len(text)
         last.signature = seal
 
     def _seal(self, seal: str) -> None:
         """Keep the signature for the next part."""
         if seal:
-            self.heard += 1
+            self.received += 1
             self._blocks.append(Thinking(signature=seal, maker=self._maker))
 
     def _call(self, called: Mapping[str, Any]) -> ToolCall:
@@ -143,7 +143,7 @@ class GeminiParser:
         name = str(called.get("name") or "")
         spec = self._specs.get(name)
         written = msgspec.json.encode(called.get("args") or {}).decode()
-        self.heard += len(name) + len(written)
+        self.received += len(name) + len(written)
         name = spec.name if spec else name
         return read_call(called.get("id") or "", name, written, {name: spec.parameters} if spec else {})
 

@@ -1,6 +1,6 @@
 """Gemini as a provider: the vendor's SDK carries the request, the chunks are read raw.
 
-Facts of the SDK (google-genai 3.4): it speaks ``v1`` unless told; reads keys, addresses and "use Vertex" from the
+Facts of the SDK (google-genai 3.4): it uses ``v1`` by default; reads keys, addresses and "use Vertex" from the
 environment unless they are given; prefers aiohttp unless it is handed a client; and its typed calls cost 176 ms of CPU at
 1,000 messages where its own transport below them takes 1.5. That transport has no public name.
 """

@@ -59,8 +59,8 @@ def refused(service: str, body: Any, status: int, headers: Mapping[str, str]) ->
 def _reason(word: str, text: str, details: list[Mapping[str, Any]]) -> str:
     """Return the certain reason; empty when the general rules for status and text apply."""
     low = text.lower()
-    told = " ".join(str(one.get("reason") or "") for one in details).lower()
-    if any(words in low or words in told for words in _KEY_WORDS):
+    delay = " ".join(str(one.get("reason") or "") for one in details).lower()
+    if any(words in low or words in delay for words in _KEY_WORDS):
         return "auth"
     if any(words in low for words in _CREDIT_WORDS):
         return "billing"
@@ -71,5 +71,5 @@ def _reason(word: str, text: str, details: list[Mapping[str, Any]]) -> str:
 
 def _wait(details: list[Mapping[str, Any]]) -> dict[str, str]:
     """Return ``RetryInfo`` as the usual retry header: ``"9.5s"``."""
-    told = next((str(one["retryDelay"]) for one in details if one.get("retryDelay")), "")
-    return {"retry-after": told.removesuffix("s")} if told.endswith("s") else {}
+    delay = next((str(one["retryDelay"]) for one in details if one.get("retryDelay")), "")
+    return {"retry-after": delay.removesuffix("s")} if delay.endswith("s") else {}

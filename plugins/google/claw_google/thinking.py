@@ -13,13 +13,13 @@ _BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576, "adaptive": -1}
 _PRO_LEAST = 128
 
 
-def style(model: str, told: str | None = None) -> str:
+def style(model: str, configured: str | None = None) -> str:
     """Return the thinking style of ``model``: level, budget, none.
 
-    :param told: the configured style; else its name decides. An alias without a number is a current model.
+    :param configured: the style of the config file; else its name decides. An alias without a number is a current model.
     """
-    if told:
-        return told
+    if configured:
+        return configured
     name = model.rpartition("/")[2]
     if not name.startswith("gemini-"):
         return "none"

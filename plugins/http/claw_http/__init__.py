@@ -1,9 +1,8 @@
 """The HTTP listener of claw, as the channel ``http``: webhooks of plugins, ``GET /health``, and an
 OpenAI-compatible API.
 
-One listener, deny by default: a path is compared exactly as it stands on the wire, and no body is read before
-the head
-is checked.
+One listener, deny by default: a path is compared exactly as it was sent, and no body is read before
+the head is checked.
 """
 
 from collections.abc import Iterable

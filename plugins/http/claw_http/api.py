@@ -42,7 +42,7 @@ def conversation_of(user: str, fresh: str) -> str:
 class OpenAIApi:
     """The routes for callers with the token.
 
-    :param door: claw's inbox, while the channel runs.
+    :param inbox: claw's inbox, while the channel runs.
     :param pictures: the images of a message until they are fetched, by message id.
     :param quiet_seconds: a stream sends a keep-alive after this time without text.
     """
@@ -52,11 +52,11 @@ class OpenAIApi:
         config: PluginConfig,
         settings: HttpSettings,
         waiting: PendingRequests,
-        door: Callable[[], Inbox | None],
+        inbox: Callable[[], Inbox | None],
         pictures: dict[str, Sequence[Picture]],
         quiet_seconds: float = 15.0,
     ) -> None:
-        self._config, self._settings, self._waiting, self._door = config, settings, waiting, door
+        self._config, self._settings, self._waiting, self._inbox = config, settings, waiting, inbox
         self._pictures, self._quiet = pictures, quiet_seconds
         self._since = time.monotonic()
 
@@ -79,8 +79,8 @@ class OpenAIApi:
 
     async def _chat(self, request: WebRequest, known: bool) -> WebAnswer | StreamedAnswer:
         if not self._settings.admits_callers:
-            told = "channels.http lets nobody in: see its dmPolicy and allowFrom"
-            raise BadRequest(403, told, "permission_error", code="channel_closed")
+            problem = "channels.http admits no caller: see its dmPolicy and allowFrom"
+            raise BadRequest(403, problem, "permission_error", code="channel_closed")
         agents = agents_of(self._config)
         if len(request.body) <= _SMALL_BYTES:  # faster than a worker thread
             asked = openai.read(request.body, agents)
@@ -100,7 +100,7 @@ class OpenAIApi:
 
     async def _submitted(self, asked: CompletionRequest, id: str) -> PendingRequest:
         """Submit the message; register the waiting request before an answer can arrive."""
-        inbox = self._door()
+        inbox = self._inbox()
         place = conversation_of(asked.user, id.removeprefix(ID_HEAD)[:16])
         address = Address("http", chat=place, thread=place)
         files = tuple(
@@ -157,7 +157,7 @@ class OpenAIApi:
             async for piece in call.pieces(self._quiet):
                 yield chunk({"content": piece}) if piece else openai.STILL_HERE
             if call.problem:
-                yield openai.event({"error": BadRequest(503, call.problem, "server_error").told})
+                yield openai.event({"error": BadRequest(503, call.problem, "server_error").error_object})
             else:
                 yield chunk({}, "stop")
                 if asked.counts:

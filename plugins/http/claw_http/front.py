@@ -1,7 +1,7 @@
 """The checks of every request, in this order: path, host and origin, method, authentication, and only then
 the body.
 
-Plain ASGI: a path is compared as it stands on the wire, so it has one spelling and no router decodes it
+Plain ASGI: a path is compared as it was sent, so it has one spelling and no router decodes it
 first.
 """
 
@@ -122,11 +122,11 @@ class HttpApp:
         host, origin = head.headers.get("host"), head.headers.get("origin")
         ours = host_fits(host, gateway.bind, names(self._settings.hosts, gateway.allow_origins))
         if is_own and not ours:
-            told = "this name is not known here. List it in channels.http.hosts"
-            raise BadRequest(403, told, "permission_error", code="host_not_allowed")
+            problem = "this name is not known here. List it in channels.http.hosts"
+            raise BadRequest(403, problem, "permission_error", code="host_not_allowed")
         if not origin_fits(origin, host, ours, gateway.allow_origins):
-            told = "pages of this origin may not call. List it in gateway.allowOrigins"
-            raise BadRequest(403, told, "permission_error", code="origin_not_allowed")
+            problem = "pages of this origin may not call. List it in gateway.allowOrigins"
+            raise BadRequest(403, problem, "permission_error", code="origin_not_allowed")
 
     async def _ask_route(
         self, plugin: str, route: WebRoute, head: WebRequest, incoming: Incoming, line: "_ResponseWriter"
@@ -216,16 +216,16 @@ class HttpApp:
             raise _unauthorized("say who you are: Authorization: Bearer TOKEN")
         if wait := self._attempts.wait_seconds(head.peer, self._now()):
             headers = {"retry-after": str(int(wait) + 1)}
-            told = "too many wrong tokens: wait before the next try"
-            raise BadRequest(429, told, "rate_limit_error", code="too_many_attempts", headers=headers)
+            problem = "too many wrong tokens: wait before the next try"
+            raise BadRequest(429, problem, "rate_limit_error", code="too_many_attempts", headers=headers)
         scheme, _, given = shown.partition(" ")
         right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
         if right and scheme.lower() == "bearer":
             self._attempts.right(head.peer, self._now())
             return True
         if self._attempts.wrong(head.peer, self._now()):
-            told = "many wrong tokens, the last from {address}: delayed for a minute"
-            _log.warning(t(told, address=canonical(head.peer)))
+            problem = "many wrong tokens, the last from {address}: delayed for a minute"
+            _log.warning(t(problem, address=canonical(head.peer)))
         raise _unauthorized("the token is wrong")
 
     def _find_routes(self) -> dict[str, tuple[str, WebRoute]]:
@@ -235,8 +235,8 @@ class HttpApp:
             self._answers = answers
             found: dict[str, tuple[str, WebRoute]] = {}
             for plugin, route in answers:
-                if told := _route_problem(route, self._own, found):
-                    _log.warning("plugin %s: a route is skipped: %s", plugin, told)
+                if problem := _route_problem(route, self._own, found):
+                    _log.warning("plugin %s: a route is skipped: %s", plugin, problem)
                 else:
                     found[route.path] = (plugin, route)
             self._routes = found
@@ -299,9 +299,9 @@ def _too_large() -> BadRequest:
     return BadRequest(413, "the body is too large", code="request_too_large")
 
 
-def _unauthorized(told: str) -> BadRequest:
+def _unauthorized(problem: str) -> BadRequest:
     headers = {"www-authenticate": "Bearer"}
-    return BadRequest(401, told, "authentication_error", code="invalid_api_key", headers=headers)
+    return BadRequest(401, problem, "authentication_error", code="invalid_api_key", headers=headers)
 
 
 def _check(answer: Any) -> None:

@@ -47,10 +47,10 @@ class BadRequest(Exception):
     @property
     def body(self) -> bytes:
         """The error as the body of a response."""
-        return encoded({"error": self.told})
+        return encoded({"error": self.error_object})
 
     @property
-    def told(self) -> dict[str, Any]:
+    def error_object(self) -> dict[str, Any]:
         """The error object."""
         return {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
 
@@ -150,8 +150,8 @@ def _tool_choice(value: Any) -> str:
         return name
     if isinstance(value, str) and value in ("auto", "none", "required"):
         return value
-    told = "tool_choice must be auto, none, required, or {type: function, function: {name: TOOL}}"
-    raise BadRequest(400, told, param="tool_choice")
+    problem = "tool_choice must be auto, none, required, or {type: function, function: {name: TOOL}}"
+    raise BadRequest(400, problem, param="tool_choice")
 
 
 def _text(request: Mapping[str, Any], name: str) -> str:
@@ -169,8 +169,8 @@ def _new_turn(messages: Any) -> tuple[str, tuple[Picture, ...]]:
         raise BadRequest(400, "messages must be a list of messages", param="messages")
     last, at = messages[-1], f"messages[{len(messages) - 1}]"
     if last.get("role") != "user":
-        told = "the last message must be the user's: what agents and tools said is kept here, nobody brings it along"
-        raise BadRequest(400, told, param=f"{at}.role")
+        problem = "the last message must be the user's: the server keeps the messages of agents and tools"
+        raise BadRequest(400, problem, param=f"{at}.role")
     content = last.get("content")
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(parts, list):
@@ -199,8 +199,10 @@ def _picture(image: Any, at: str) -> Picture:
     text = url if isinstance(url, str) else ""
     match = _DATA_URL.match(text)
     if match is None:
-        told = "an image must be a data: URL (data:image/png;base64,…): addresses are not fetched for callers"
-        raise BadRequest(400, told, param=f"{at}.image_url", code="invalid_image_url")
+        problem = (
+            "an image must be a data: URL (data:image/png;base64,…): addresses are not fetched for callers"
+        )
+        raise BadRequest(400, problem, param=f"{at}.image_url", code="invalid_image_url")
     try:
         return Picture(match[1].lower(), base64.b64decode(text[match.end() :], validate=True))
     except (binascii.Error, ValueError):
@@ -244,7 +246,7 @@ def chunk(
     choices = (
         [] if delta is None else [{"index": 0, "delta": dict(delta), "finish_reason": end, "logprobs": None}]
     )
-    told: dict[str, Any] = {
+    chunk: dict[str, Any] = {
         "id": id,
         "object": "chat.completion.chunk",
         "created": created,
@@ -252,8 +254,8 @@ def chunk(
         "choices": choices,
     }
     if usage is not None:
-        told["usage"] = dict(usage)
-    return event(told)
+        chunk["usage"] = dict(usage)
+    return event(chunk)
 
 
 def event(plain: Any) -> bytes:

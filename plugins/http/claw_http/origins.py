@@ -1,7 +1,6 @@
 """Checks of ``Host`` and ``Origin``: the names that a caller may use, and the web pages that may call. Pure.
 
-A page cannot choose its ``Origin``, and a foreign name that points at this machine (DNS rebinding) stands in
-``Host``.
+A page cannot choose its ``Origin``, and ``Host`` shows a foreign name that points at this machine (DNS rebinding).
 """
 
 import re

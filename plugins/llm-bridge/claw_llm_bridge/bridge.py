@@ -211,7 +211,7 @@ def _import_error(plugin: LlmPlugin, why: BaseException) -> ToolError:
     fixes = commands(plugin.name, absent=isinstance(why, ImportError))
     if fixes:
         return ToolError(
-            "the llm plugin {plugin} cannot be used: {why}. The operator mends it with: {command}",
+            "the llm plugin {plugin} cannot be used: {why}. The operator fixes it with: {command}",
             plugin=plugin.name,
             why=said,
             command=" && ".join(fixes),

@@ -50,7 +50,7 @@ class LlmPlugin:
 
     :param name: of its distribution.
     :param entry: its entry point, ``value`` the object it names.
-    :param lacking: toolboxes that cannot be made, with the constructor arguments that nobody set.
+    :param lacking: toolboxes that cannot be made, with the constructor arguments that are not set.
     :param why: why nothing of it can be used; empty when it can.
     :param absent: something that it imports is not installed.
     """

@@ -20,7 +20,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdou
 
 @bridge_app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List the installed llm plugins and their tools; read anew. All are optional: an allow list names them."""
+    """Read and list the installed llm plugins and their tools. All are optional: an allow list names them."""
     _show(_rows(), as_json)
 
 
@@ -83,4 +83,4 @@ def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
         for command in row["run"]:
             typer.echo("    " + t("run: {command}", command=command))
     if not rows:
-        typer.echo(t("no llm plugin brings tools"))
+        typer.echo(t("no llm plugin has tools"))

@@ -51,15 +51,15 @@ def registered(entry: EntryPoint) -> list[Any]:
     import llm
     import llm.plugins
 
-    brought: list[Any] = []
+    registered: list[Any] = []
 
     def register(thing: Any, name: str | None = None) -> None:
         if inspect.isclass(thing) or isinstance(thing, llm.Tool):
             if name or inspect.isclass(thing):
                 thing.name = name or thing.__name__
-            brought.append(thing)
+            registered.append(thing)
         else:
-            brought.append(llm.Tool.function(thing, name=name))
+            registered.append(llm.Tool.function(thing, name=name))
 
     # Call this plugin alone: llm itself imports all of them, and stops at the first bad one.
     manager, plugin = llm.plugins.pm, entry.load()
@@ -67,7 +67,7 @@ def registered(entry: EntryPoint) -> list[Any]:
         manager.register(plugin, name=f"{entry.value} {id(plugin)}")
     others = [one for one in manager.get_plugins() if one is not plugin]
     manager.subset_hook_caller("register_tools", remove_plugins=others)(register=register)
-    return brought
+    return registered
 
 
 def needed(box: type) -> list[str]:
@@ -84,7 +84,7 @@ def opened(box: type, arguments: Mapping[str, Any]) -> Any:
     return instance
 
 
-def told(entry: EntryPoint, toolboxes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def describe_tools(entry: EntryPoint, toolboxes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the tools of a plugin, as plain data."""
     tools: list[dict[str, Any]] = []
     lacking: dict[str, list[str]] = {}
@@ -121,7 +121,7 @@ def _lines(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             continue
         yield {"starts": whose}
         try:
-            yield whose | told(entry, asked["toolboxes"])
+            yield whose | describe_tools(entry, asked["toolboxes"])
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as why:  # noqa: BLE001 - third-party code

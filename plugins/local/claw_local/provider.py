@@ -113,7 +113,7 @@ class EngineParser:
 
     def __init__(self, service: str) -> None:
         self._service, self._text, self._reason, self._usage = service, "", "", Usage()
-        self.heard, self.done = 0, False
+        self.received, self.done = 0, False
 
     @property
     def whole(self) -> bool:
@@ -144,11 +144,11 @@ class EngineParser:
         if usage := data.get("usage"):
             self._usage = usage_of(usage)
         for choice in data.get("choices", ()):
-            self.heard += choice.get("finish_reason") not in (None, self._reason)
+            self.received += choice.get("finish_reason") not in (None, self._reason)
             self._reason = choice.get("finish_reason") or self._reason
             if piece := (choice.get(part) or {}).get("content"):
                 self._text += piece
-                self.heard += len(piece)
+                self.received += len(piece)
                 yield TextDelta(piece)
 
 

@@ -1,7 +1,7 @@
 """Loop detection: calls that bring nothing new are warned of, then refused, then end the turn.
 
 Three signs (spec/runtime.md C10): one repeated call, a poll that always gives the same result, two
-alternating calls. The circuit breaker stands above them: a number of equal results of one call in a row,
+alternating calls. The circuit breaker is independent of them: a number of equal results of one call in a row,
 whatever it is.
 """
 

@@ -77,7 +77,7 @@ def accept(
         list[str] | None, typer.Argument(help="Only these; all that waits when left out.")
     ] = None,
 ) -> None:
-    """Accept what a server offers now, so that it stands again."""
+    """Accept what a server offers now, and use it again."""
     _, settings, fleet = _open_fleet()
     _known(server, settings)
     before = fleet.record(server)

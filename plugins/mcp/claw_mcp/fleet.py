@@ -8,7 +8,7 @@ from typing import Any
 
 from claw import ClawError, Tool, ToolContext, ToolError, ToolResult
 
-from claw_mcp import offers as told, sdk
+from claw_mcp import offers, sdk
 from claw_mcp.link import ServerConnection, pages
 from claw_mcp.record import (
     Offer,
@@ -57,7 +57,7 @@ class Fleet:
         """Return every tool that is known and accepted."""
         standing = {name: self.record(name).standing for name in self.servers}
         return [
-            self._tool(full, server, offer) for full, (server, offer) in told.known_names(standing).items()
+            self._tool(full, server, offer) for full, (server, offer) in offers.known_names(standing).items()
         ]
 
     def unreached(self) -> list[str]:
@@ -160,7 +160,7 @@ async def _call(name: str, arguments: dict[str, Any], context: ToolContext, clie
     async def progress(done: float, total: float | None, message: str | None) -> None:
         context.progress(message or (f"{done:g} / {total:g}" if total else f"{done:g}"))
 
-    return told.result_of(await client.call_tool(name, arguments, progress_callback=progress))
+    return offers.result_of(await client.call_tool(name, arguments, progress_callback=progress))
 
 
 async def _resource_list(arguments: dict[str, Any], client: Any) -> str:
@@ -169,19 +169,19 @@ async def _resource_list(arguments: dict[str, Any], client: Any) -> str:
         templates = await pages(client.list_resource_templates, "resource_templates")
     except Exception:  # noqa: BLE001  the SDK's; many servers have no templates
         templates = []
-    return told.format_resources(listed, templates)
+    return offers.format_resources(listed, templates)
 
 
 async def _resource_read(arguments: dict[str, Any], client: Any) -> ToolResult:
-    return told.format_contents((await client.read_resource(arguments["uri"])).contents)
+    return offers.format_contents((await client.read_resource(arguments["uri"])).contents)
 
 
 async def _prompt_list(arguments: dict[str, Any], client: Any) -> str:
-    return told.format_prompts(await pages(client.list_prompts, "prompts"))
+    return offers.format_prompts(await pages(client.list_prompts, "prompts"))
 
 
 async def _prompt_get(arguments: dict[str, Any], client: Any) -> ToolResult:
-    return told.format_prompt(await client.get_prompt(arguments["name"], arguments.get("arguments") or {}))
+    return offers.format_prompt(await client.get_prompt(arguments["name"], arguments.get("arguments") or {}))
 
 
 _GATED: dict[str, Callable[..., Awaitable[ToolResult | str]]] = {

@@ -125,7 +125,7 @@ class ServerConnection:
             if wait > 0:
                 raise Unreachable(
                     "the MCP server {name} is not there ({why}); it is tried again in {seconds:.0f} s",
-                    fix="The operator finds what mends it with: claw mcp refresh {name}",
+                    fix="The operator finds the cause with: claw mcp refresh {name}",
                     name=self.name,
                     why=self._why,
                     seconds=max(wait, 1),
@@ -169,7 +169,7 @@ class ServerConnection:
             self._why = (said[-1] if said else str(leaf)) or type(leaf).__name__
         error = Unreachable(
             "the MCP server {name} could not be reached: {why}",
-            fix="The operator finds what mends it with: claw mcp refresh {name}",
+            fix="The operator finds the cause with: claw mcp refresh {name}",
             name=self.name,
             why=self._why,
         )
@@ -187,7 +187,7 @@ class ServerConnection:
                 await new.over.wait()
         except asyncio.CancelledError:
             raise
-        except BaseException as why:  # noqa: BLE001  told through ``ready``, or the session was over anyway
+        except BaseException as why:  # noqa: BLE001  reported through ``ready``, unless the session was over
             if not new.ready.done():
                 new.ready.set_result(why)
         finally:

@@ -126,8 +126,8 @@ def format_prompt(answer: Any) -> ToolResult:
 
 
 def _line(what: object, name: str, description: str | None) -> str:
-    told = " ".join(" ".join(filter(None, (name, description))).split())
-    return f"{what}: {told}" if told else str(what)
+    description_line = " ".join(" ".join(filter(None, (name, description))).split())
+    return f"{what}: {description_line}" if description_line else str(what)
 
 
 def _block(part: Any) -> Text | Image:

@@ -36,7 +36,7 @@ class ServerSettings(Section):
         if bool(self.command) == bool(self.url):
             raise ValueError("a server has either a command (and args) or a url. Write one of the two")
         if self.url and urlsplit(self.url).scheme not in ("http", "https"):
-            raise ValueError("the url of a server begins with http:// or https://. Mend it")
+            raise ValueError("the url of a server begins with http:// or https://. Correct it")
         return self
 
     @property

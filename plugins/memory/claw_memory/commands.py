@@ -16,7 +16,7 @@ from claw_memory.settings import MemorySettings
 from claw_memory.tools import document
 
 memory_app = typer.Typer(
-    no_args_is_help=True, help="What agents noted: search it, index it, see how it stands."
+    no_args_is_help=True, help="Notes of agents: search them, index them, see their state."
 )
 AgentId = Annotated[str, typer.Option("--agent", help="Whose; the default agent's when left out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
@@ -164,13 +164,13 @@ def _show(rows: Iterable[dict[str, Any]], as_json: bool) -> None:
 def _progress(what: str) -> Any:
     """Return a progress callback that writes to stderr when it is a terminal."""
 
-    def told(done: int, all_: int) -> bool:
+    def show_progress(done: int, all_: int) -> bool:
         if sys.stderr.isatty() and all_:
             end = "\n" if done >= all_ else ""
             typer.echo(f"\r{what}: {done}/{all_}{end}", nl=False, err=True)
         return True
 
-    return told
+    return show_progress
 
 
 def _say(line: str) -> None:

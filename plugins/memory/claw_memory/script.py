@@ -45,9 +45,9 @@ ANY_TEXT = {
 
 def script_of(text: str) -> str:
     """Return the script of most letters, as Unicode names begin (LATIN, CJK, CYRILLIC …)."""
-    replies = Counter(char for char in text[:2_000] if char.isalpha())
+    letters = Counter(char for char in text[:2_000] if char.isalpha())
     counts = Counter[str]()
-    for char, count in replies.items():
+    for char, count in letters.items():
         counts[unicodedata.name(char, LATIN).partition(" ")[0]] += count
     kana = sum(counts.pop(name, 0) for name in _KANA)
     if kana * 4 > counts[HAN]:

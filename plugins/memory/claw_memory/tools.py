@@ -53,7 +53,7 @@ def memory_tools(memories: Memories) -> tuple[Tool, Tool]:
         )
         memories.watch(agent)
         cited = cites(wanted.citations, context.session_key)
-        return ToolResult(told(answer, cited, unknown), details=document(answer, unknown))
+        return ToolResult(search_text(answer, cited, unknown), details=document(answer, unknown))
 
     @tool(parameters=_GET)
     def memory_get(context: ToolContext, path: str, lines: int | None = None, **more: Any) -> str:
@@ -101,7 +101,7 @@ def _clamped(results: int) -> int:
     return min(max(results, 1), _MOST_RESULTS)
 
 
-def told(answer: "SearchAnswer", cited: bool, unknown: str = "") -> str:
+def search_text(answer: "SearchAnswer", cited: bool, unknown: str = "") -> str:
     """Format a search for the model.
 
     :param cited: each chunk ends with its source, ready to be copied into a reply.

@@ -61,7 +61,7 @@ class MistralParser:
         self._at: dict[int, _MistralCall] = {}
         self._usage: Mapping[str, Any] = {}
         self._stop = ""
-        self.heard, self.done = 0, False
+        self.received, self.done = 0, False
 
     @property
     def whole(self) -> bool:
@@ -82,7 +82,7 @@ class MistralParser:
                 yield from self._process_content(delta.get("content"))
                 for piece in delta.get("tool_calls") or ():
                     self._grow(piece, piece.get("function") or {})
-                self.heard += choice.get("finish_reason") not in (None, "", self._stop)
+                self.received += choice.get("finish_reason") not in (None, "", self._stop)
                 self._stop = choice.get("finish_reason") or self._stop
 
     def take_body(self, body: Any) -> Iterator[ModelEvent]:
@@ -120,7 +120,7 @@ class MistralParser:
                 continue
             if text and words:
                 words.pieces.append(text)
-                self.heard += len(text)
+                self.received += len(text)
                 yield ThinkingDelta(text) if words.thought else TextDelta(text)
 
     def _open(self, *, thought: bool) -> _MistralText:
@@ -136,13 +136,13 @@ class MistralParser:
         if call is None or (call_id and call_id != call.id) or (name and name != call.name):
             call = _MistralCall(call_id, name)
             self._calls.append(call)
-            self.heard += len(name)
+            self.received += len(name)
         if isinstance(index, int):
             self._at[index] = call
         given = function.get("arguments")
         more = given if isinstance(given, str) else msgspec.json.encode(given).decode() if given else ""
         call.pieces.append(more)
-        self.heard += len(more)
+        self.received += len(more)
 
     def _said(self) -> Iterator[Text | Thinking]:
         for words in self._words:

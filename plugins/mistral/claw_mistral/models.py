@@ -32,12 +32,12 @@ def context_tokens(model: str) -> int:
     )
 
 
-def style(model: str, told: str | None = None) -> str:
+def style(model: str, configured: str | None = None) -> str:
     """Return the thinking style of ``model``: levels, switch, mode, none.
 
-    :param told: the configured style; else its name decides.
+    :param configured: the style of the config file; else its name decides.
     """
-    return told or next((how for name, how in _STYLES if name.match(model)), "none")
+    return configured or next((how for name, how in _STYLES if name.match(model)), "none")
 
 
 def thinking(how: str, level: str) -> dict[str, Any]:

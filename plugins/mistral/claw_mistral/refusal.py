@@ -28,14 +28,14 @@ def refused(service: str, body: Any, status: int, headers: Mapping[str, str]) ->
     return failure_said(service, plain, status=status, headers=headers)
 
 
-def _text(told: Any) -> str:
+def _text(detail: Any) -> str:
     """Return the text of a message: a text, or a list of validation errors with their fields."""
-    if isinstance(told, Mapping):
-        told = told.get("detail") or told.get("message") or ""
-    if isinstance(told, list):
-        faults = [one for one in told if isinstance(one, Mapping)]
+    if isinstance(detail, Mapping):
+        detail = detail.get("detail") or detail.get("message") or ""
+    if isinstance(detail, list):
+        faults = [one for one in detail if isinstance(one, Mapping)]
         return "; ".join(
             f"{'.'.join(map(str, one.get('loc') or ()))}: {one.get('msg') or ''}".strip(": ")
             for one in faults
         )
-    return str(told or "")
+    return str(detail or "")

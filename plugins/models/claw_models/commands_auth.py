@@ -1,7 +1,7 @@
 """``claw auth``: the keys of model services: list, add and remove them, and set the order in which they are
 tried.
 
-A secret never stands on a command line: it is prompted for without echo, or read from stdin.
+A secret is never an argument: it is prompted for without echo, or read from stdin.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class KeyRow:
 
     :param place: where it is stored.
     :param fault: why it cannot be used at all.
-    :param rests: model → how long the key cools down for it, and why; the empty name stands for all models.
+    :param rests: model → how long the key cools down for it, and why; the empty name means all models.
     """
 
     provider: str
@@ -67,7 +67,7 @@ class KeyRow:
 
 @app.command("list")
 def list_(agent: Agent = "", as_json: AsJson = False) -> None:
-    """List the keys that there are, where each one stands, and which ones rest. No key is shown."""
+    """List the keys, their places, and which of them cool down. No key is shown."""
     from claw.runtime import load_setup
 
     setup = load_setup()

@@ -104,10 +104,10 @@ def use(
     model: ModelName,
     agent: Annotated[str, typer.Option("--agent", help="For this agent alone.")] = "",
     fallback: Annotated[
-        list[str] | None, typer.Option("--fallback", help="Stands in for it; may be repeated.")
+        list[str] | None, typer.Option("--fallback", help="Used when it fails; may be repeated.")
     ] = None,
 ) -> None:
-    """Let MODEL answer from now on: writes it into the config file. Its spares stay, unless --fallback names others."""
+    """Write MODEL into the config file as the model that answers. Its fallbacks stay, unless --fallback names others."""
     from claw import ModelRef
     from claw.runtime import file_of, load_setup, owners_in, set_value
 

@@ -121,16 +121,16 @@ def cooldown_error(use: KeyState, now: float, key: str, provider: str, model: st
     """Return the error for a key that is not used now: until when, and what ends that sooner."""
     until, disabled = use.cools_down_until(now), use.disabled_until > now
     reason = use.disabled_for if disabled else use.reason
-    told = describe_cooldown(use, now) or t("another request is testing it")
+    state = describe_cooldown(use, now) or t("another request is testing it")
     fix = _ADVICE.get("passing" if reason in TEMPORARY_REASONS else reason, _ADVICE["auth"]) if until else ""
     return ProviderError(
-        "its key {key} {told}",
+        "its key {key} {state}",
         reason=reason,
         where=f"{provider}/{model}",
         retryable=reason in TEMPORARY_REASONS,
         fix=fix,
         key=key,
-        told=told,
+        state=state,
         provider=provider,
         time=local_time(until, now),
     )

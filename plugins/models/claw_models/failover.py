@@ -377,12 +377,12 @@ def all_failed(failures: Sequence[tuple[object, ProviderError]]) -> ProviderErro
         for model, error in failures
     )
     whole = ProviderError(
-        "no model answered ({count} attempts): {told}",
+        "no model answered ({count} attempts): {details}",
         reason=failures[-1][1].reason if failures else "unknown",
         retryable=any(error.retryable for _, error in failures),
         fix=shared.replace("{", "{{").replace("}", "}}"),
         count=len(failures),
-        told=details,
+        details=details,
     )
     whole.failures = tuple(error for _, error in failures)
     return whole

@@ -337,7 +337,7 @@ class KeyPool:
     # --- the state
 
     def state_of(self, provider: str, key: Credential) -> dict[str, KeyState]:
-        """Return the state of a key: model → its use; the empty model stands for all models."""
+        """Return the state of a key: model → its use; the empty model means all models."""
         self._use(provider, key, "")
         return {
             id.model: use for id, use in self._known.items() if replace(id, model="") == _id(provider, key)

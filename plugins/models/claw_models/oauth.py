@@ -33,8 +33,7 @@ class OAuthRefresher:
     async def refreshed(self, provider: Provider, key: Credential, folder: Path | None) -> Credential:
         """Return the key, refreshed when it is about to expire: once for all callers, in all processes.
 
-        :raises ProviderError: the refresh failed; for good (``auth_permanent``) = somebody has to log in
-            again.
+        :raises ProviderError: the refresh failed; ``auth_permanent``: a person has to log in again.
         """
         renew = getattr(provider, "refresh", None)
         soon = self._clock.now() + _EARLY_SECONDS

@@ -20,7 +20,7 @@ _MAX_CHARS = 4_000  # a longer text is no plain request, and matching it would b
 class Intent:
     """A tool that the text asks for.
 
-    :param told: arguments by neutral name (path, pattern, content, url, command, query).
+    :param arguments: values by neutral name (path, pattern, content, url, command, query).
     """
 
     tool: str

@@ -53,7 +53,7 @@ def _no_address(name: str, known: "Endpoint") -> tuple[Credential, ...]:
     :raises ProviderError: its address must be configured.
     """
     raise ProviderError(
-        "nobody knows where {title} is",
+        "the address of {title} is unknown",
         reason="bad_request",
         where=f"providers.{name}.baseUrl",
         fix="Set {variable}, or providers.{name}.baseUrl",

@@ -72,17 +72,17 @@ def thinking(level: str, quirks: Quirks, thinks: str = "") -> Row:
     :param thinks: always = it cannot be disabled.
     """
     is_level = level in ("low", "medium", "high")
-    told: Row = {"reasoning_effort": level} if quirks.reasoning_effort and is_level else {}
+    fields: Row = {"reasoning_effort": level} if quirks.reasoning_effort and is_level else {}
     if level == "adaptive" or (level == "off" and thinks == "always"):
-        return told
+        return fields
     match quirks.thinking_switch:
         case "thinking":
-            told["thinking"] = {"type": "disabled" if level == "off" else "enabled"}
+            fields["thinking"] = {"type": "disabled" if level == "off" else "enabled"}
         case "enable_thinking":
-            told["enable_thinking"] = level != "off"
+            fields["enable_thinking"] = level != "off"
         case "reasoning" if is_level:
-            told["reasoning"] = {"effort": level}
-    return told
+            fields["reasoning"] = {"effort": level}
+    return fields
 
 
 def to_tool_choice(choice: str) -> str | Row:
@@ -201,7 +201,7 @@ class ChatParser:
         self._at: dict[int, _ChatCall] = {}
         self._usage: Mapping[str, Any] | None = None
         self._stop: str | None = None
-        self.heard, self.done = 0, False
+        self.received, self.done = 0, False
 
     @property
     def whole(self) -> bool:
@@ -250,16 +250,16 @@ class ChatParser:
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if isinstance(thought, str) and thought:
             self._thought.append(thought)
-            self.heard += len(thought)
+            self.received += len(thought)
             yield ThinkingDelta(thought)
         for text in _texts(delta.get("content")), delta.get("refusal"):
             if text:
                 self._text.append(text)
-                self.heard += len(text)
+                self.received += len(text)
                 yield TextDelta(text)
         for piece in delta.get("tool_calls") or ():
             self._grow(piece, piece.get("function") or {})
-        self.heard += choice.get("finish_reason") not in (None, "", self._stop)
+        self.received += choice.get("finish_reason") not in (None, "", self._stop)
         self._stop = choice.get("finish_reason") or self._stop
         self._usage = choice.get("usage") or self._usage
 
@@ -289,7 +289,7 @@ class ChatParser:
         if isinstance(index, int):
             self._at[index] = call
         call.id = call.id or call_id
-        self.heard += len(more) + (len(name) if not call.name else 0)
+        self.received += len(more) + (len(name) if not call.name else 0)
         call.name = call.name or name
         call.pieces.append(more)
 

@@ -149,7 +149,7 @@ class ResponsesParser:
         self._schemas = {spec.name: spec.parameters for spec in tools}
         self._items: list[Mapping[str, Any]] = []
         self._end: Mapping[str, Any] | None = None
-        self.heard = 0
+        self.received = 0
 
     @property
     def done(self) -> bool:
@@ -164,14 +164,14 @@ class ResponsesParser:
             return
         kind, more = data["type"], data.get("delta")
         if isinstance(more, str):
-            self.heard += len(more)
+            self.received += len(more)
         if kind in ("response.output_text.delta", "response.refusal.delta"):
             yield TextDelta(more)
         elif kind in _THOUGHTS:
             yield ThinkingDelta(more)
         elif kind == "response.output_item.done":
             self._items.append(data["item"])
-            self.heard += 1
+            self.received += 1
         elif kind in ("response.completed", "response.incomplete"):
             self._end = data["response"]
         elif kind in ("response.failed", "error"):

@@ -57,17 +57,17 @@ def _cut(name: str, text: str, limit: int) -> str:
     middle that read like rules, 15 % for its tail (spec/runtime.md B5).
     """
     marker = f"\n[{name} is cut here: at most {limit} of {len(text)} characters shown]\n"
-    room = limit - len(marker)
-    if room < 2:
+    left = limit - len(marker)
+    if left < 2:
         return text[:limit]
-    if name.upper() == "AGENTS.MD" and room > 1000:
-        head, tail = room * 45 // 100, room * 15 // 100
-        rules = _rules(text[head : len(text) - tail], room * 35 // 100)
+    if name.upper() == "AGENTS.MD" and left > 1000:
+        head, tail = left * 45 // 100, left * 15 // 100
+        rules = _rules(text[head : len(text) - tail], left * 35 // 100)
         if rules:
-            head = room - len(marker) - len(rules) - tail
+            head = left - len(marker) - len(rules) - tail
             return text[:head] + marker + rules + marker + text[len(text) - tail :]
-    tail = room // 4
-    return text[: room - tail] + marker + text[len(text) - tail :]
+    tail = left // 4
+    return text[: left - tail] + marker + text[len(text) - tail :]
 
 
 _RULE = re.compile(
@@ -75,13 +75,13 @@ _RULE = re.compile(
 )
 
 
-def _rules(middle: str, room: int) -> str:
-    """Return the whole lines of ``middle`` that read like rules, as many as fit into ``room`` characters, in
+def _rules(middle: str, left: int) -> str:
+    """Return the whole lines of ``middle`` that read like rules, as many as fit into ``left`` characters, in
     order.
     """
     kept: list[str] = []
     for line in middle.splitlines():
-        if _RULE.search(line) and len(line) + 1 <= room:
+        if _RULE.search(line) and len(line) + 1 <= left:
             kept.append(line)
-            room -= len(line) + 1
+            left -= len(line) + 1
     return "\n".join(kept)

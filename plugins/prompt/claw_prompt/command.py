@@ -135,7 +135,7 @@ def _skills(pieces: Iterable[RenderedSection]) -> Iterator[dict[str, Any]]:
 
 
 def _files(pieces: Iterable[RenderedSection], files: Iterable[ContextFile]) -> Iterator[dict[str, Any]]:
-    """Yield each of the agent's own files that stands in the prompt, and whether it is cut."""
+    """Yield each of the agent's own files in the prompt, and true if it is cut."""
     prompt = "".join(piece.text for piece in pieces)
     for file in files:
         if file.text and file.text in prompt:

@@ -160,7 +160,7 @@ def _stat(path: str) -> _Stat:
 
 
 def _text(path: Path, folder: Path) -> str | None:
-    """Read a file; None when it cannot be read or is a link out of its folder: a folder filled by somebody else must
+    """Read a file; None when it cannot be read or is a link out of its folder: a folder filled by another person must
     not bring the user's keys into a prompt."""
     try:
         if not path.resolve(strict=True).is_relative_to(folder.resolve()):

@@ -77,7 +77,7 @@ class PromptedToolsProvider:
     def _mode(self, model: str) -> str:
         try:
             return self.tool_mode(model)
-        except Exception:  # noqa: BLE001 - a plugin's code; who asks for the mode is told
+        except Exception:  # noqa: BLE001 - a plugin's code; a caller of tool_mode gets the error
             return self._modes.setdefault(model, "native")
 
     def _rewritten_request(self, request: Request, mode: str) -> Request:

@@ -54,7 +54,7 @@ class ToolCallParser:
     """The parser of one answer: a state machine, its current state is the method ``_step``.
 
     :param schemas: the parameters of each tool that may be called, by its name.
-    :param quoted: returns true if a call only repeats the text of somebody else; such a call is text.
+    :param quoted: returns true if a call only repeats the text of another author; such a call is text.
     """
 
     def __init__(self, schemas: Schemas, quoted: IsQuoted = lambda call: False) -> None:

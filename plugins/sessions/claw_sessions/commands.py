@@ -80,7 +80,7 @@ def list_(
 def show(
     key: Key,
     last: Annotated[int, typer.Option(min=0, help="Only the newest so many entries; 0 = all.")] = 0,
-    around: Annotated[str, typer.Option(help="Only what stands round the record with this id.")] = "",
+    around: Annotated[str, typer.Option(help="Only the records around the one with this id.")] = "",
     raw: Annotated[bool, typer.Option("--raw", help="The file as it is.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -134,7 +134,7 @@ def search(
     deleted: Annotated[bool, typer.Option("--deleted", help="Look through deleted ones too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find words in all conversations, also those begun anew since; exit 1 when they stand nowhere."""
+    """Find words in all conversations, also those that were reset; exit 1 when there are none."""
     left_out = {"bak"} if deleted else {"bak", "deleted"}  # a bak is a copy
     looked_at = [kept for kept in list_sessions(_home(), agent) if kept.state not in left_out]
     hits = find(looked_at, " ".join(text), limit, _clean)
@@ -215,8 +215,8 @@ def _row(row: dict[str, Any], aside: bool) -> list[str]:
         return [*head, _size(row["bytes"]), t(row["state"]), row["stamp"]]
     held = row["heldBy"]
     state = t("process {pid} holds it", pid=held) if held is not None else t(row["state"])
-    heard = to_local_time(row["lastHeardAt"])[:16] if row["lastHeardAt"] else _EMPTY
-    return [*head, str(row["tokens"]), heard, _size(row["bytes"]), row["damage"] or state]
+    last_message_at = to_local_time(row["lastHeardAt"])[:16] if row["lastHeardAt"] else _EMPTY
+    return [*head, str(row["tokens"]), last_message_at, _size(row["bytes"]), row["damage"] or state]
 
 
 def _facts(kept: SessionFile, reading: ParsedSession) -> list[tuple[str, str]]:

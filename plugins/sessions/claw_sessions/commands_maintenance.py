@@ -13,14 +13,14 @@ from claw_sessions.maintenance import (
     RepairResult,
     apply_retention as archived,
     end_session,
-    repair_session as mended,
+    repair_session as repaired,
 )
 
 Key = Annotated[str, typer.Argument(help="A session key, its end (main), or the name of a file.")]
 
 
 def reset(key: Key, as_json: AsJson = False) -> None:
-    """Begin a conversation anew. What was said is kept aside, as *.reset.TIME."""
+    """Reset a conversation. The old one is kept as *.reset.TIME."""
     _archive_as(key, "reset", as_json)
 
 
@@ -47,7 +47,7 @@ def repair(
     done, refused = list[RepairResult](), list[str]()
     for kept in chosen:
         try:
-            done.append(mended(home, kept))
+            done.append(repaired(home, kept))
         except ClawError as why:
             if not every:
                 raise

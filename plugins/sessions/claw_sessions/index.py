@@ -188,16 +188,18 @@ def parse_stored_session(kept: SessionFile, data: bytes) -> ParsedSession:
 def conversation_stats(reading: ParsedSession) -> ConversationStats:
     """Compute the statistics of a conversation."""
     past = SessionHistory.of(list(reading.entries))
-    heard, messages = "", 0
+    last_message_at, messages = "", 0
     for entry in reading.entries:
         if not isinstance(entry, MessageRecord):
             continue
         message = entry.message
         if isinstance(message, User) and not message.kind:
-            heard, messages = entry.timestamp, messages + 1
+            last_message_at, messages = entry.timestamp, messages + 1
         elif isinstance(message, Assistant) and message.text.strip():
             messages += 1
-    return ConversationStats(messages, sum(map(estimate_tokens, past.sendable())), past.usage, heard)
+    return ConversationStats(
+        messages, sum(map(estimate_tokens, past.sendable())), past.usage, last_message_at
+    )
 
 
 def _inspect(path: Path, current: Mapping[str, str]) -> SessionFile | None:

@@ -65,7 +65,7 @@ def one_line(passage: Passage) -> str:
     more = t("(and {count:more line|more lines})", count=len(lines) - 1) if len(lines) > 1 else ""
     first = with_ellipsis(lines[0], _LINE_CHARS) or (t("a picture") if passage.images else t("nothing"))
     line = f"{passage.author}: {first}" + (f" {more}" if more else "")
-    return t("{told} — failed", told=line) if passage.is_error else line
+    return t("{line} — failed", line=line) if passage.is_error else line
 
 
 def heading(passage: Passage) -> str:

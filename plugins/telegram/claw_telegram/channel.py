@@ -32,7 +32,7 @@ from claw_telegram.drafting import DraftStream, draft_id
 from claw_telegram.inbound import ALLOWED_UPDATES, Json, TelegramBot, bot_of
 from claw_telegram.menu import ChatMenu, menu_of
 from claw_telegram.poller import Poller, PollTimings, Trouble, trouble
-from claw_telegram.saying import OutboundTests, chat_id, media_method, mended, saying
+from claw_telegram.saying import OutgoingMessage, chat_id, corrected, media_method, saying
 from claw_telegram.settings import Account
 from claw_telegram.split import LIMIT, split
 from claw_telegram.webhook import CONNECTIONS, Receiver
@@ -343,11 +343,11 @@ class TelegramChannel:
             async for piece in pieces:
                 yield piece
 
-    def _to_message(self, outbound: Outbound, edits: str | None = None) -> OutboundTests:
+    def _to_message(self, outbound: Outbound, edits: str | None = None) -> OutgoingMessage:
         outgoing = saying(outbound, preview=self._account.settings.link_preview)
         return replace(outgoing, chat=self._migrated.get(outgoing.chat, outgoing.chat), edits=edits)
 
-    async def _deliver(self, outgoing: OutboundTests) -> list[str]:
+    async def _deliver(self, outgoing: OutgoingMessage) -> list[str]:
         """Send one message; if Telegram refuses its form, retry in another form. Return the ids of the
         resulting messages."""
         for _ in range(_FORM_ATTEMPTS):
@@ -358,7 +358,7 @@ class TelegramChannel:
                     return [outgoing.edits]
                 if why.says("message is too long") and (halves := split(outgoing.text, LIMIT // 2))[1:]:
                     return await self._deliver_parts(outgoing, halves)
-                other = mended(outgoing, why)
+                other = corrected(outgoing, why)
                 if other is None:
                     raise
                 self._redirect_chat(outgoing.chat, other.chat)
@@ -367,7 +367,7 @@ class TelegramChannel:
                 return [str(sent["message_id"]) if isinstance(sent, dict) else str(outgoing.edits)]
         raise DeliveryError("Telegram refused every form of the message", permanent=True)
 
-    async def _deliver_parts(self, outgoing: OutboundTests, parts: tuple[str, ...]) -> list[str]:
+    async def _deliver_parts(self, outgoing: OutgoingMessage, parts: tuple[str, ...]) -> list[str]:
         """Send a text that Telegram found too long in parts; the first part replaces the edited message."""
         ids = await self._deliver(replace(outgoing, text=parts[0], buttons=()))
         for part in parts[1:]:
@@ -412,7 +412,7 @@ class TelegramChannel:
             except TelegramError as why:
                 if way[0] == "sendPhoto" and why.says("photo_", "image_process_failed"):
                     way = media_method("file", "", size, voice=False)
-                elif (other := mended(outgoing, why)) is not None:
+                elif (other := corrected(outgoing, why)) is not None:
                     self._redirect_chat(outgoing.chat, other.chat)
                     outgoing = other
                 else:
@@ -420,7 +420,7 @@ class TelegramChannel:
         raise DeliveryError("Telegram refused every form of the message", permanent=True)
 
     async def _upload(
-        self, way: tuple[str, str], outgoing: OutboundTests, name: str, path: Path, mime: str
+        self, way: tuple[str, str], outgoing: OutgoingMessage, name: str, path: Path, mime: str
     ) -> str:
         method, field = way
         params = {**outgoing.place, **outgoing.caption}

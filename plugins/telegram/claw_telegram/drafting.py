@@ -74,7 +74,7 @@ class DraftStream:
             self._task.cancel()
             await asyncio.wait({self._task})
             if not self._task.cancelled():
-                self._task.exception()  # nobody awaits a draft
+                self._task.exception()  # read here, as no caller awaits a draft
 
     async def _update_loop(self) -> None:
         """Send the newest text at most once per pause, and repeat it before the draft expires."""

@@ -268,16 +268,16 @@ def _quoted(message: Json) -> Json | None:
 def _around(message: Json, quoted: Json | None) -> MessageContext:
     chat = message["chat"]
     topic = (message.get("reply_to_message") or {}).get("forum_topic_created") or {}
-    heard = None
+    quoted_message = None
     if quoted:
         text = (message.get("quote") or {}).get("text") or quoted.get("text") or quoted.get("caption") or ""
-        heard = QuotedMessage(
+        quoted_message = QuotedMessage(
             text, _sender(quoted).name, str(quoted["message_id"]), float(quoted.get("date", 0)) or None
         )
     return MessageContext(
         chat_name=chat.get("title", ""),
         thread_name=topic.get("name", ""),
-        quoted=heard,
+        quoted=quoted_message,
         forwarded_from=_original_author(message),
         is_forum=bool(chat.get("is_forum")),
     )

@@ -30,7 +30,7 @@ _MEDIA = {
 
 
 @dataclass(frozen=True, slots=True)
-class OutboundTests:
+class OutgoingMessage:
     """One outgoing message.
 
     :param text: Markdown. ``html``: send it rendered as HTML, else as plain text.
@@ -83,11 +83,11 @@ class OutboundTests:
         return {"caption": render(self.text), "parse_mode": "HTML"} if self.html else {"caption": self.text}
 
 
-def saying(outbound: Outbound, *, preview: bool = True) -> OutboundTests:
+def saying(outbound: Outbound, *, preview: bool = True) -> OutgoingMessage:
     """Build the message for an outbound reply, without its files."""
     address = outbound.address
     reply_to = outbound.reply_to if _MESSAGE_ID.fullmatch(outbound.reply_to or "") else None
-    return OutboundTests(
+    return OutgoingMessage(
         address.chat,
         outbound.text,
         address.thread,
@@ -98,7 +98,7 @@ def saying(outbound: Outbound, *, preview: bool = True) -> OutboundTests:
     )
 
 
-def mended(outgoing: OutboundTests, why: TelegramError) -> OutboundTests | None:
+def corrected(outgoing: OutgoingMessage, why: TelegramError) -> OutgoingMessage | None:
     """Return the changed message to send after a refusal; None when no change would help."""
     if why.moved_to:
         return replace(outgoing, chat=str(why.moved_to))

@@ -53,15 +53,15 @@ def split(text: str, limit: int = LIMIT) -> tuple[str, ...]:
 
 def _cut_first(text: str, limit: int) -> tuple[str, str]:
     """Cut off the first piece of a text that does not fit; the rest is always shorter than the text."""
-    room = limit
+    tried = limit
     while True:
-        cut = _find_cut(text, room)
+        cut = _find_cut(text, tried)
         if units(cut.reopen) + units(cut.close) > limit * 2 // 3:  # more markup than content
             cut = _Cut(cut.at, cut.after)
         piece = text[: cut.at].rstrip() + cut.close
-        if room <= 8 or (units(piece) <= limit and length(piece) <= limit):
+        if tried <= 8 or (units(piece) <= limit and length(piece) <= limit):
             break
-        room = room * 3 // 4  # padded table columns or reopened markup need the space
+        tried = tried * 3 // 4  # padded table columns or reopened markup need the space
     rest = _strip_blank_lines(text[cut.after :])
     within_a_line = not cut.reopen and text[cut.after - 1 : cut.after] != "\n"
     if within_a_line and (
@@ -73,17 +73,17 @@ def _cut_first(text: str, limit: int) -> tuple[str, str]:
     return piece, framed if len(framed) < len(text) else rest
 
 
-def _find_cut(text: str, room: int) -> _Cut:
-    """Return the best cut such that the part before it takes at most ``room`` units."""
-    most = _prefix_length(text, room)
-    lines = [cut for cut in _line_ends(text, most) if units(text[: cut.at]) + units(cut.close) <= room]
+def _find_cut(text: str, limit: int) -> _Cut:
+    """Return the best cut such that the part before it takes at most ``limit`` units."""
+    most = _prefix_length(text, limit)
+    lines = [cut for cut in _line_ends(text, most) if units(text[: cut.at]) + units(cut.close) <= limit]
     low = most // 2
     between = [
         cut for cut in lines if not cut.reopen and cut.at >= low and text[cut.at : cut.at + 2] == "\n\n"
     ]
     if between:
         return between[-1]
-    whole = _cut_before_block(text, lines, most, room)
+    whole = _cut_before_block(text, lines, most, limit)
     if whole:
         return whole
     if lines and lines[-1].at >= low:
@@ -94,7 +94,7 @@ def _find_cut(text: str, room: int) -> _Cut:
         )
     inside = _inline_cut(text, most)
     if inside.reopen:
-        end = _prefix_length(text, room - units(inside.close))
+        end = _prefix_length(text, limit - units(inside.close))
         return _Cut(end, end, inside.close, inside.reopen) if end > len(inside.reopen) else _Cut(most, most)
     blanks = [
         _Cut(hit.start(), hit.end())
@@ -104,7 +104,7 @@ def _find_cut(text: str, room: int) -> _Cut:
     return _choose_cut(text, [*([_Cut(most, most)] if not blanks else []), *blanks])
 
 
-def _cut_before_block(text: str, lines: list[_Cut], most: int, room: int) -> _Cut | None:
+def _cut_before_block(text: str, lines: list[_Cut], most: int, limit: int) -> _Cut | None:
     """Return the cut before the fence or table that contains the limit, if that block fits whole into the
     next message."""
     if not lines or not lines[-1].reopen:
@@ -115,7 +115,7 @@ def _cut_before_block(text: str, lines: list[_Cut], most: int, room: int) -> _Cu
     start = outside[-1].after
     later = (cut.at for cut in _line_ends(text[start:], len(text) - start) if not cut.reopen)
     block_ends = next(later, len(text) - start)
-    return outside[-1] if units(text[start : start + block_ends]) <= room else None
+    return outside[-1] if units(text[start : start + block_ends]) <= limit else None
 
 
 def _line_ends(text: str, most: int) -> Iterator[_Cut]:
@@ -185,12 +185,12 @@ def _visible_text(text: str) -> str:
     return "".join(seen(text).split())
 
 
-def _prefix_length(text: str, room: int) -> int:
-    """Return how many characters take at most ``room`` units; at least one, never half a surrogate pair."""
+def _prefix_length(text: str, limit: int) -> int:
+    """Return how many characters take at most ``limit`` units; at least one, never half a surrogate pair."""
     taken = 0
-    for at, reply in enumerate(text):
-        taken += 2 if reply > "\uffff" else 1
-        if taken > room:
+    for at, char in enumerate(text):
+        taken += 2 if char > "\uffff" else 1
+        if taken > limit:
             return max(at, 1)
     return len(text)
 

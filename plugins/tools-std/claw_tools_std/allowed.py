@@ -117,8 +117,8 @@ def refusal(words: Sequence[str], settings: Any, real: Callable[[str], str]) -> 
     called = {word.rsplit("/", 1)[-1], path.rsplit("/", 1)[-1]}
     if called & FRONTS and (inner := behind(words)):
         return refusal(inner, settings, real)
-    told = (word if name in FRONTS else starts(name, words) for name in sorted(called))
-    if found := next(filter(None, told), ""):
+    starters = (word if name in FRONTS else starts(name, words) for name in sorted(called))
+    if found := next(filter(None, starters), ""):
         return ToolError(
             "with {option} {program} would start another program",
             where="tools.exec.allow",

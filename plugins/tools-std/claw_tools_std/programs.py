@@ -110,7 +110,7 @@ def asked_for(line: str, context: ToolContext) -> ShellCommand:
     """Return the command that ``line`` would start if a person allowed it: plain words directly, anything
     else by a shell.
 
-    :raises ToolError: nobody can allow it: a missing program, one in the workspace, or characters that no
+    :raises ToolError: no approval can allow it: a missing program, one in the workspace, or characters that no
         line may have.
     """
     try:

@@ -117,7 +117,7 @@ class ShellTools:
                 most=MOST_COMMAND_CHARS,
             )
         if background:
-            self._check_room(context.session_key, settings.background)
+            self._check_free_slot(context.session_key, settings.background)
         command, folder = await _authorize(line, workdir, settings, context)
         try:
             argv = context.wrap([command.program, *command.argv[1:]]) if context.wrap else command.argv
@@ -158,7 +158,7 @@ class ShellTools:
             text or "(no output)", details, is_error=code != 0, most_chars=settings.max_output_chars
         )
 
-    def _check_room(self, conversation: str, allowed: bool) -> None:
+    def _check_free_slot(self, conversation: str, allowed: bool) -> None:
         if not allowed:
             raise ToolError("background commands are switched off", where="tools.exec.background")
         if sum(session.running.code is None for session in self._of(conversation)) >= MOST_RUNNING:
@@ -261,7 +261,7 @@ async def _authorize(
     where = f"{'shell' if command.shell else command.program} · {folder}"
     if not await context.ask(line, where, before):
         raise missed or ToolError(
-            "a person must allow every command, and nobody can be asked here", where="tools.exec.ask"
+            "a person must allow every command, and no person can be asked here", where="tools.exec.ask"
         )
     folder = await asyncio.to_thread(context.files.folder, workdir)
     if before != await asyncio.to_thread(programs.seal, command, folder, context.environment):

@@ -128,9 +128,9 @@ def _git(words: Sequence[str]) -> str:
     command, options = rest[0], rest[1:]
     if command not in _GIT:
         return command
-    told = _GIT_WORDS.get(command, set())
+    option_words = _GIT_WORDS.get(command, set())
     short = _Options(short=_GIT_SHORT.get(command, ""))
     for word in options:
-        if word in told or _GIT_ANYWHERE.has(word) or short.has(word):
+        if word in option_words or _GIT_ANYWHERE.has(word) or short.has(word):
             return word
     return ""

@@ -87,9 +87,9 @@ def session_status(context: ToolContext) -> ToolResult:
         "thinking": status.get("thinking"),
         "turn": status.get("turn"),
     }
-    told = {key: value for key, value in facts.items() if value not in (None, "")}
+    known = {key: value for key, value in facts.items() if value not in (None, "")}
     return ToolResult(
-        "\n".join(f"{key}: {value}" for key, value in told.items()), {**status, "time": now.isoformat()}
+        "\n".join(f"{key}: {value}" for key, value in known.items()), {**status, "time": now.isoformat()}
     )
 
 

@@ -177,7 +177,7 @@ class EditStream:
             await self._rewrite(at, piece, last)
 
     async def _replace(self, at: int, piece: str, outbound: Outbound, last: Outbound | None) -> None:
-        """Post a new message in the place of one that cannot be edited: somebody deleted it, or it is too old."""
+        """Post a new message in place of one that cannot be edited: it was deleted, or it is too old."""
         gone = self._posted[at].id
         key = self._key(outbound.key, at, mark="r")
         id = await self._await_call(self._post(self._message(at, piece, outbound, last, key)))

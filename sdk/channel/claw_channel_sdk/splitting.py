@@ -99,11 +99,13 @@ def _after(text: str, at: int) -> str:
 
 def _cut_fence(text: str, fence: _Fence, limits: ChannelLimits) -> tuple[str, str] | None:
     """Close the fence as late as possible, preferably at a line end; return None when not one letter fits."""
-    at = text.rfind("\n", fence.body, _fitting_chars(text, limits, spare=len(fence.closing))) + 1
+    at = text.rfind("\n", fence.body, _fitting_chars(text, limits, reserved=len(fence.closing))) + 1
     if at:
         piece = text[:at] + fence.closing
     else:
-        at = _character_boundary(text, _fitting_chars(text, limits, spare=len(fence.closing) + 1), fence.body)
+        at = _character_boundary(
+            text, _fitting_chars(text, limits, reserved=len(fence.closing) + 1), fence.body
+        )
         if at <= fence.body:
             return None
         piece = f"{text[:at]}\n{fence.closing}"
@@ -156,17 +158,17 @@ def _fence_at(fences: tuple[_Fence, ...], at: int) -> _Fence | None:
     return next((fence for fence in fences if fence.start < at < fence.end), None)
 
 
-def _fitting_chars(text: str, limits: ChannelLimits, spare: int = 0) -> int:
-    """Return how many characters of ``text`` fit into one message and leave ``spare`` places; at least 1 without."""
-    room = max(limits.text_chars - spare, 0 if spare else 1)
+def _fitting_chars(text: str, limits: ChannelLimits, reserved: int = 0) -> int:
+    """Return how many characters of ``text`` fit beside ``reserved`` others; at least 1 if none is reserved."""
+    limit = max(limits.text_chars - reserved, 0 if reserved else 1)
     if not limits.utf16:
-        return min(room, len(text))
+        return min(limit, len(text))
     units = 0
-    for at, reply in enumerate(text[: room + 1]):
-        units += 2 if ord(reply) > 0xFFFF else 1
-        if units > room:
-            return at if spare else max(at, 1)
-    return min(room, len(text))
+    for at, char in enumerate(text[: limit + 1]):
+        units += 2 if ord(char) > 0xFFFF else 1
+        if units > limit:
+            return at if reserved else max(at, 1)
+    return min(limit, len(text))
 
 
 def _character_boundary(text: str, end: int, start: int = 0) -> int:

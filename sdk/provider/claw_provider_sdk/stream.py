@@ -47,14 +47,14 @@ class HttpAnswer(Protocol):
 class AnswerBuilder(Protocol):
     """Builder of one call's answer from its events.
 
-    :param heard: characters of the answer received so far; a tool call, a signature and the stop reason count
+    :param received: characters of the answer received so far; a tool call, a signature and the stop reason count
         as well. While it stays the same there was no output: an event without content is a keep-alive.
     :param whole: the answer is complete, though usage figures may still follow.
     :param done: nothing more is to come: stop reading, even if the service does not close.
     """
 
     @property
-    def heard(self) -> int: ...
+    def received(self) -> int: ...
     @property
     def whole(self) -> bool: ...
     @property
@@ -129,7 +129,7 @@ async def stream_answer(
 async def _send(ask: Callable[[], Awaitable[HttpAnswer]]) -> HttpAnswer:
     """Send the request; retry if only a kept-alive connection was closed: services close those at any time.
 
-    Nobody can know if the service has read the request then: at worst the model answers twice.
+    The service may have read the request then: at worst the model answers twice.
     """
     for _ in range(_STALE_RETRIES):
         try:
@@ -178,7 +178,7 @@ async def _stream(
         try:
             async with aclosing(_events(chunks, fold, service, watch)) as events:
                 async for name, data in events:
-                    before = fold.heard
+                    before = fold.received
                     try:
                         for event in fold.take(name, data):
                             yield event
@@ -186,9 +186,9 @@ async def _stream(
                         raise _malformed(why, service) from None
                     if fold.done:
                         break
-                    if fold.heard > ANSWER_CHARS:
+                    if fold.received > ANSWER_CHARS:
                         raise _too_long(service)
-                    if fold.heard != before:
+                    if fold.received != before:
                         watch.output_received()
         except Exception:
             if not fold.whole:  # an error after the whole answer does not matter

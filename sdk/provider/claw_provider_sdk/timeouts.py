@@ -20,7 +20,7 @@ _NOT_FINISHED = "the service did not finish its answer within {n} s"
 
 @dataclass(frozen=True, slots=True)
 class StreamTimeouts:
-    """Timeouts of a model call, in seconds. Keep-alives do not count as output (``AnswerBuilder.heard``).
+    """Timeouts of a model call, in seconds. Keep-alives do not count as output (``AnswerBuilder.received``).
 
     :param begin_seconds: for the first output, from the call on; for the whole of an answer that is not
         streamed.

@@ -3,8 +3,8 @@
 async def test_the_tool_is_called():
     status = FakeTool("acme_status", result="fine")
     model = FakeProvider(calls("acme_status", name="door"), says("The door is fine."))
-    async with Harness(model, tools=[status]) as house:
-        reply = await house.send("how is the door?")
+    async with Harness(model, tools=[status]) as harness:
+        reply = await harness.send("how is the door?")
     assert reply.text == "The door is fine."
     assert status.calls == [{"name": "door"}]
 """
@@ -264,7 +264,7 @@ class Harness:
         clock: Clock = SYSTEM_CLOCK,
         disk: Disk = SYSTEM_DISK,
     ) -> None:
-        self.home = home or Path(tempfile.mkdtemp(prefix="claw-house-"))
+        self.home = home or Path(tempfile.mkdtemp(prefix="claw-harness-"))
         self._temporary = home is None
         self.workspace = self.home / "workspace-default"
         self.events: list[Event] = []

@@ -131,7 +131,7 @@ class FakeChannel:
     def again(self, inbound: Inbound | None = None) -> None:
         """Deliver a message (by default the last one) a second time, as real services do."""
         repeated = inbound or self._last
-        assert repeated is not None, "nobody has said anything yet"
+        assert repeated is not None, "no message was sent yet"
         self._enqueue(repeated)
 
     def disconnect(self) -> None:

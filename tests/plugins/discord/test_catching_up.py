@@ -154,7 +154,7 @@ class TestAsking:
         said = {"id": "1", "channel_id": "7", "author": {"id": "2"}}
         for number in range(10_003):
             channel._inbox.receive({"t": "MESSAGE_CREATE", "d": {**said, "id": str(number + 1)}})
-        assert channel._seen.owed == {"7": 10_000}
+        assert channel._seen.pending == {"7": 10_000}
 
     async def test_a_process_that_died_amid_its_work_asks_from_before_it(
         self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path

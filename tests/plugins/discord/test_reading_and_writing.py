@@ -316,10 +316,10 @@ class TestWhatWasMissed:
         seen = ReadPositions()
         seen.begin(self.NOW)
         seen.took("1", "50")
-        seen.owe("1", "61")
-        seen.owe("1", "70")
+        seen.add_pending("1", "61")
+        seen.add_pending("1", "70")
         seen.took("1", "80")
-        assert seen.owed == {"1": 60} and seen.noted()["chats"] == {"1": 60}
+        assert seen.pending == {"1": 60} and seen.noted()["chats"] == {"1": 60}
         seen.settle("1")
         assert seen.noted()["chats"] == {"1": 80}
 

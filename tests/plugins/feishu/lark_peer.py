@@ -67,7 +67,7 @@ def listen(domain: str, app_id: str, secret: str) -> Any:
     return True
 
 
-def heard() -> Any:
+def received() -> Any:
     return list(HEARD)
 
 

@@ -39,12 +39,12 @@ class Door:
 
     takes: bool = True
     works: Callable[[Inbound], Any] = lambda inbound: None
-    heard: list[Inbound] = field(default_factory=list)
+    received: list[Inbound] = field(default_factory=list)
 
     async def submit(self, inbound: Inbound) -> bool:
         self.works(inbound)
         if self.takes:
-            self.heard.append(inbound)
+            self.received.append(inbound)
         return self.takes
 
 

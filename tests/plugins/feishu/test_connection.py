@@ -180,7 +180,7 @@ async def test_what_cannot_be_read_is_acknowledged_and_what_is_no_frame_is_passe
         answers = [frames.decode(data) for data in feishu.answers]
         assert [json.loads(answer.payload) for answer in answers] == [{"code": 200}] * 2
         assert all(answer.header("biz_rt").isdigit() for answer in answers)
-        assert len(door.heard) == feishu.connections == 1
+        assert len(door.received) == feishu.connections == 1
 
 
 async def test_a_frame_that_is_far_too_large_ends_the_connection_and_not_us() -> None:
@@ -198,8 +198,8 @@ async def test_parts_of_one_connection_are_not_joined_with_those_of_the_next() -
         await feishu.until(lambda: feishu.connections == 2 and us.state.state == "up")
         await feishu.send_raw(part("m1", 1, 2, whole[50:]))
         await feishu.send_raw(part("m2", 0, 1, event(feishu, "om_2")))
-        await feishu.until(lambda: door.heard)
-        assert [heard.message_id for heard in door.heard] == ["om_2"]
+        await feishu.until(lambda: door.received)
+        assert [received.message_id for received in door.received] == ["om_2"]
 
 
 async def test_parts_whose_rest_never_comes_do_not_pile_up() -> None:
@@ -210,8 +210,8 @@ async def test_parts_whose_rest_never_comes_do_not_pile_up() -> None:
             await feishu.send_raw(part(f"m{number}", 0, 2, b"half"))
         await feishu.send_raw(part("old", 1, 2, whole[50:]))
         await feishu.send_raw(part("last", 0, 1, event(feishu, "om_2")))
-        await feishu.until(lambda: door.heard)
-        assert [heard.message_id for heard in door.heard] == ["om_2"], "the oldest was given up"
+        await feishu.until(lambda: door.received)
+        assert [received.message_id for received in door.received] == ["om_2"], "the oldest was given up"
 
 
 async def test_the_same_event_may_come_in_parts_again() -> None:
@@ -220,7 +220,7 @@ async def test_the_same_event_may_come_in_parts_again() -> None:
         for _ in range(2):
             await feishu.send_raw(part("m1", 0, 2, whole[:50]))
             await feishu.send_raw(part("m1", 1, 2, whole[50:]))
-        await feishu.until(lambda: len(door.heard) == 2)
+        await feishu.until(lambda: len(door.received) == 2)
         assert len(feishu.answers) == 2
 
 
@@ -261,7 +261,7 @@ async def test_a_directory_that_hangs_delays_one_message_and_no_acknowledgement_
             await feishu.says(str(number))
         await feishu.until(lambda: len(feishu.acked) == 5)
         assert asyncio.get_running_loop().time() - began < 2.5, "the service waits three seconds"
-        assert [heard.text for heard in door.heard] == list("01234")
+        assert [received.text for received in door.received] == list("01234")
         assert len(feishu.calls("contact/v3/users")) == 1
 
 
@@ -273,8 +273,8 @@ async def test_a_name_that_comes_late_turns_no_two_messages_of_a_chat_round_and_
         await feishu.says("first", "ou_slow", chat="oc_1")
         await feishu.says("second", "ou_quick", chat="oc_1")
         await feishu.says("elsewhere", "ou_quick", chat="oc_2")
-        await feishu.until(lambda: len(door.heard) == 3)
-        assert [heard.text for heard in door.heard] == ["elsewhere", "first", "second"]
+        await feishu.until(lambda: len(door.received) == 3)
+        assert [received.text for received in door.received] == ["elsewhere", "first", "second"]
 
 
 async def test_a_reaction_in_a_place_that_nobody_names_in_time_is_acknowledged_in_time() -> None:
@@ -284,4 +284,4 @@ async def test_a_reaction_in_a_place_that_nobody_names_in_time_is_acknowledged_i
         pushed = await feishu.reacts("om_unknown", "OK")
         await feishu.until(lambda: pushed.acked)
         assert asyncio.get_running_loop().time() - began < 2.5
-        assert door.heard == []
+        assert door.received == []

@@ -160,10 +160,10 @@ async def test_the_socket_client_connects_hears_whole_events_and_acknowledges_th
             feishu.event("card.action.trigger", events.button("om_1", "oc_1", "ou_1", {"claw": "yes"}))
         )
         await feishu.until(lambda: said.acked and button.acked, 10)
-        heard = await asyncio.to_thread(sdk.ask, "heard")
-    told = [event["header"]["event_type"] for event in heard]
+        received = await asyncio.to_thread(sdk.ask, "received")
+    told = [event["header"]["event_type"] for event in received]
     assert sorted(told) == ["card.action.trigger", "im.message.receive_v1"]
-    assert json.loads(base64.b64decode(button.told))["toast"]["content"] == "ok"
+    assert json.loads(base64.b64decode(button.answer))["toast"]["content"] == "ok"
 
 
 async def test_messages_go_out_are_answered_edited_and_taken_back(sdk: Peer) -> None:

@@ -32,7 +32,7 @@ def read(msg_type: str, content: dict[str, Any], **more: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("text", "mentions", "heard"),
+    ("text", "mentions", "received"),
     [
         ("@_user_1 hi", ["us"], "hi"),
         ("hi @_user_1", ["us"], "hi"),
@@ -46,11 +46,11 @@ def read(msg_type: str, content: dict[str, Any], **more: Any) -> Any:
     ],
 )
 def test_placeholders_become_names_in_one_pass_and_ours_goes(
-    text: str, mentions: list[str], heard: str
+    text: str, mentions: list[str], received: str
 ) -> None:
     people = [(f"ou_{name}", name) for name in mentions]
     inbound = read("text", {"text": text}, group=True, mentions=people)
-    assert inbound.text == heard
+    assert inbound.text == received
     assert inbound.mentions_us == ("us" in mentions)
 
 
@@ -80,12 +80,12 @@ def test_the_old_envelope_tells_whether_a_group_means_us(mention: bool) -> None:
         "open_message_id": "om_1", "text": "<at open_id=\"ou_us\">@claw</at> hi", "text_without_at_bot": " hi",
         "is_mention": mention,
     }  # fmt: skip
-    heard = to_inbound({"uuid": "u1", "ts": "1788000000.5", "type": "event_callback", "event": said}, BOT)
-    assert heard is not None
-    assert (heard.mentions_us, heard.chat_type, heard.event_id) == (mention, "group", "u1")
-    assert heard.sent_at == 1788000000.5
+    received = to_inbound({"uuid": "u1", "ts": "1788000000.5", "type": "event_callback", "event": said}, BOT)
+    assert received is not None
+    assert (received.mentions_us, received.chat_type, received.event_id) == (mention, "group", "u1")
+    assert received.sent_at == 1788000000.5
     if mention:
-        assert heard.text == "hi"
+        assert received.text == "hi"
 
 
 def test_another_bot_is_told_apart() -> None:

@@ -20,15 +20,15 @@ async def test_a_message_comes_in_and_the_answer_quotes_it_in_the_same_chat(mode
     async with FakeFeishu() as feishu, listening(feishu, mode=mode) as (us, door):
         said = await feishu.says("hello")
         await feishu.until(lambda: said.acked)
-        (heard,) = door.heard
-        receipt = await us.send(outbound(heard, "hi"))
+        (received,) = door.received
+        receipt = await us.send(outbound(received, "hi"))
 
-        assert (heard.text, heard.chat_type, heard.address.chat) == (
+        assert (received.text, received.chat_type, received.address.chat) == (
             "hello", "direct", said.event["event"]["message"]["chat_id"],
         )  # fmt: skip
         (answer,) = feishu.ours
         assert receipt.message_ids == (answer.message_id,)
-        assert (answer.chat_id, answer.reply_to) == (heard.address.chat, heard.message_id)
+        assert (answer.chat_id, answer.reply_to) == (received.address.chat, received.message_id)
         assert shown(feishu) == ["hi"]
 
 
@@ -46,7 +46,7 @@ async def test_a_message_that_claw_does_not_take_comes_again(mode: str) -> None:
         await feishu.advance(20)
         await feishu.until(lambda: said.acked)
         assert said.times >= 2
-        assert {heard.event_id for heard in door.heard} == {said.event_id}
+        assert {received.event_id for received in door.received} == {said.event_id}
 
 
 @both
@@ -65,7 +65,7 @@ async def test_an_event_of_an_unknown_kind_is_acknowledged_or_it_would_come_for_
     async with FakeFeishu() as feishu, listening(feishu, mode=mode) as (_, door):
         pushed = await feishu.push(feishu.event("im.message.message_read_v1", {"anything": 1}))
         await feishu.until(lambda: pushed.acked)
-        assert door.heard == []
+        assert door.received == []
 
 
 @both
@@ -74,7 +74,7 @@ async def test_messages_of_one_chat_keep_their_order(mode: str) -> None:
         for number in range(20):
             await feishu.says(str(number))
         await feishu.until(lambda: len(feishu.acked) == 20)
-        assert [heard.text for heard in door.heard] == list(map(str, range(20)))
+        assert [received.text for received in door.received] == list(map(str, range(20)))
 
 
 @both
@@ -104,7 +104,7 @@ async def test_before_we_know_who_we_are_no_event_is_taken() -> None:
             said = await feishu.says("is this for you?", group=True)
             assert not said.acked
             assert await feishu.check_address()  # the console may still check the address
-            assert door.heard == []
+            assert door.received == []
 
 
 async def test_a_group_message_says_whether_it_is_meant_for_us() -> None:
@@ -112,7 +112,7 @@ async def test_a_group_message_says_whether_it_is_meant_for_us() -> None:
         await feishu.says("good afternoon", group=True)
         await feishu.says("sum it up", group=True, mention=True)
         await feishu.until(lambda: len(feishu.acked) == 2)
-        told = {heard.text: (heard.chat_type, heard.mentions_us) for heard in door.heard}
+        told = {received.text: (received.chat_type, received.mentions_us) for received in door.received}
         assert told == {"good afternoon": ("group", False), "sum it up": ("group", True)}
 
 
@@ -123,12 +123,12 @@ async def test_an_answer_to_one_of_our_messages_is_meant_for_us_and_carries_what
         ours = await us.send(outbound(None, "the plan"))
         await feishu.says("go on", "ou_li", chat="oc_team", group=True, parent=ours.message_ids[0])
         await feishu.until(lambda: feishu.acked)
-        (heard,) = door.heard
-        assert heard.mentions_us
-        assert heard.sender.name == "李四"
-        assert (heard.around.chat_name, heard.around.is_forum) == ("项目群", True)
-        assert heard.around.quoted is not None
-        assert heard.around.quoted.text == "the plan"
+        (received,) = door.received
+        assert received.mentions_us
+        assert received.sender.name == "李四"
+        assert (received.around.chat_name, received.around.is_forum) == ("项目群", True)
+        assert received.around.quoted is not None
+        assert received.around.quoted.text == "the plan"
 
 
 async def test_an_answer_to_somebody_else_is_not_meant_for_us() -> None:
@@ -136,10 +136,10 @@ async def test_an_answer_to_somebody_else_is_not_meant_for_us() -> None:
         first = await feishu.says("lunch?", "ou_zhang", chat="oc_team", group=True)
         parent = first.event["event"]["message"]["message_id"]
         await feishu.says("yes", "ou_li", chat="oc_team", group=True, parent=parent)
-        await feishu.until(lambda: len(door.heard) == 2)
-        heard = door.heard[1]
-        assert heard.around.quoted is not None and heard.around.quoted.text == "lunch?"
-        assert not heard.mentions_us
+        await feishu.until(lambda: len(door.received) == 2)
+        received = door.received[1]
+        assert received.around.quoted is not None and received.around.quoted.text == "lunch?"
+        assert not received.mentions_us
 
 
 async def test_names_that_cannot_be_had_are_not_asked_for_again_and_hold_nothing_up() -> None:
@@ -147,7 +147,7 @@ async def test_names_that_cannot_be_had_are_not_asked_for_again_and_hold_nothing
         for text in ("one", "two"):
             said = await feishu.says(text)
             await feishu.until(lambda said=said: said.acked)
-        assert [heard.sender.name for heard in door.heard] == ["", ""]
+        assert [received.sender.name for received in door.received] == ["", ""]
         assert len(feishu.calls("contact/v3/users")) == 1
 
 
@@ -155,10 +155,10 @@ async def test_an_answer_stays_in_its_topic() -> None:
     async with FakeFeishu() as feishu, listening(feishu) as (us, door):
         await feishu.says("in a topic", group=True, thread="omt_1")
         await feishu.until(lambda: feishu.acked)
-        (heard,) = door.heard
-        await us.send(outbound(heard, "first"))
-        await us.send(outbound(heard, "second", key="k2", reply_to=None))
-        assert heard.address.thread == "omt_1"
+        (received,) = door.received
+        await us.send(outbound(received, "first"))
+        await us.send(outbound(received, "second", key="k2", reply_to=None))
+        assert received.address.thread == "omt_1"
         assert [(one.thread_id, one.reply_to != "") for one in feishu.ours] == [("omt_1", True)] * 2
         assert all(call.body["reply_in_thread"] for call in feishu.calls("/reply"))
 
@@ -168,7 +168,7 @@ async def test_a_topic_that_we_know_nothing_of_is_looked_up() -> None:
         async with listening(feishu) as (_, door):
             await feishu.says("long ago", group=True, thread="omt_2")
             await feishu.until(lambda: feishu.acked)
-        await us.send(outbound(door.heard[0], "later", reply_to=None))
+        await us.send(outbound(door.received[0], "later", reply_to=None))
         assert feishu.ours[0].thread_id == "omt_2"
 
 
@@ -183,7 +183,7 @@ async def test_after_a_lost_connection_the_missed_message_arrives() -> None:
     async with FakeFeishu(ack_seconds=0.2) as feishu, listening(feishu) as (us, door):
         feishu.drop()
         await feishu.says("while you were away")
-        await feishu.until(lambda: door.heard)
+        await feishu.until(lambda: door.received)
         await feishu.until(lambda: us.state.state == "up")
         assert us.state.reconnects == 1
         assert us.state.last_error
@@ -197,7 +197,7 @@ async def test_a_connection_that_falls_silent_is_made_anew() -> None:
         await feishu.until(lambda: us.state.state == "waiting" or feishu.connections > 1)
         feishu.mute = False
         await feishu.says("still there?")
-        await feishu.until(lambda: door.heard)
+        await feishu.until(lambda: door.received)
         assert feishu.connections >= 2
 
 
@@ -206,7 +206,7 @@ async def test_an_event_in_parts_that_come_out_of_order_is_one_event_and_one_ack
         feishu.split = 3
         said = await feishu.says("one, two, three " * 50)
         await feishu.until(lambda: said.acked)
-        assert said.times == len(door.heard) == 1
+        assert said.times == len(door.received) == 1
 
 
 async def test_too_many_connections_is_something_for_a_person() -> None:
@@ -325,9 +325,9 @@ async def test_an_answer_to_a_message_that_was_recalled_is_said_anew() -> None:
     async with FakeFeishu() as feishu, listening(feishu) as (us, door):
         await feishu.says("oops")
         await feishu.until(lambda: feishu.acked)
-        feishu.messages[door.heard[0].message_id].deleted = True
-        await us.send(outbound(door.heard[0], "hi"))
-        assert [(one.chat_id, one.reply_to) for one in feishu.ours] == [(door.heard[0].address.chat, "")]
+        feishu.messages[door.received[0].message_id].deleted = True
+        await us.send(outbound(door.received[0], "hi"))
+        assert [(one.chat_id, one.reply_to) for one in feishu.ours] == [(door.received[0].address.chat, "")]
 
 
 async def test_files_go_out_and_come_in(tmp_path: Path) -> None:
@@ -344,10 +344,10 @@ async def test_files_go_out_and_come_in(tmp_path: Path) -> None:
 
         key = feishu.ours[0].content["image_key"]
         await feishu.says(msg_type="image", content={"image_key": key})
-        await feishu.until(lambda: door.heard)
-        (heard,) = door.heard
-        (attachment,) = heard.attachments
-        assert b"".join([piece async for piece in us.fetch(heard, attachment)]) == picture.read_bytes()
+        await feishu.until(lambda: door.received)
+        (received,) = door.received
+        (attachment,) = received.attachments
+        assert b"".join([piece async for piece in us.fetch(received, attachment)]) == picture.read_bytes()
         assert feishu.calls("/resources/")[0].query == {"type": "image"}
 
 
@@ -370,20 +370,20 @@ async def test_a_file_that_is_too_large_is_refused_on_both_ways(tmp_path: Path) 
         assert feishu.log[-1].path != "/open-apis/im/v1/files"
 
         await feishu.says(msg_type="file", content={"file_key": "file_1", "file_name": "x"})
-        await feishu.until(lambda: door.heard)
+        await feishu.until(lambda: door.received)
         feishu.fail("/resources/", FakeAnswer(body=b"x", headers={"Content-Length": str(200 << 20)}))
         with pytest.raises(DeliveryError, match="at most"):
-            _ = [piece async for piece in us.fetch(door.heard[0], door.heard[0].attachments[0])]
+            _ = [piece async for piece in us.fetch(door.received[0], door.received[0].attachments[0])]
         with pytest.raises(DeliveryError, match="File not in msg"):
-            _ = [piece async for piece in us.fetch(door.heard[0], door.heard[0].attachments[0])]
+            _ = [piece async for piece in us.fetch(door.received[0], door.received[0].attachments[0])]
 
 
 async def test_a_file_of_json_is_a_file_and_not_an_answer() -> None:
     async with FakeFeishu() as feishu, listening(feishu) as (us, door):
         await feishu.says(msg_type="file", content={"file_key": "file_1", "file_name": "x.json"})
-        await feishu.until(lambda: door.heard)
+        await feishu.until(lambda: door.received)
         feishu.fail("/resources/", FakeAnswer(body={"a": 1}))
-        pieces = [piece async for piece in us.fetch(door.heard[0], door.heard[0].attachments[0])]
+        pieces = [piece async for piece in us.fetch(door.received[0], door.received[0].attachments[0])]
         assert json.loads(b"".join(pieces)) == {"a": 1}
 
 
@@ -395,11 +395,11 @@ async def test_a_pressed_button_comes_in_with_its_value_and_is_answered_at_once(
         receipt = await us.send(outbound(None, "May I?", buttons=buttons))
         pressed = await feishu.presses(receipt.message_ids[0], "Deny", "ou_boss")
         await feishu.until(lambda: pressed.acked)
-        (heard,) = door.heard
-        assert (heard.kind, heard.text, heard.sender.id) == ("button", "deny:ap_1", "ou_boss")
-        assert (heard.message_id, heard.address.chat) == (receipt.message_ids[0], "oc_chat")
-        assert heard.chat_type == "direct"
-        assert pressed.told
+        (received,) = door.received
+        assert (received.kind, received.text, received.sender.id) == ("button", "deny:ap_1", "ou_boss")
+        assert (received.message_id, received.address.chat) == (receipt.message_ids[0], "oc_chat")
+        assert received.chat_type == "direct"
+        assert pressed.answer
 
 
 async def test_a_reaction_comes_in_with_the_chat_of_its_message() -> None:
@@ -408,8 +408,8 @@ async def test_a_reaction_comes_in_with_the_chat_of_its_message() -> None:
         await feishu.reacts(receipt.message_ids[0], "THUMBSUP")
         unknown = await feishu.says("hello", chat="oc_other")
         await feishu.until(lambda: len(feishu.acked) == 2)
-        (heard,) = [one for one in door.heard if one.kind == "reaction"]
-        assert (heard.text, heard.address.chat) == ("THUMBSUP", "oc_chat")
+        (received,) = [one for one in door.received if one.kind == "reaction"]
+        assert (received.text, received.address.chat) == ("THUMBSUP", "oc_chat")
         assert unknown.acked
 
 
@@ -427,8 +427,8 @@ async def test_reactions_go_on_and_off_also_after_a_restart() -> None:
 async def test_a_reaction_stands_for_typing_until_the_turn_is_over() -> None:
     async with FakeFeishu() as feishu, listening(feishu) as (us, door):
         await feishu.says("think")
-        await feishu.until(lambda: door.heard)
-        place = door.heard[0].address, door.heard[0].message_id
+        await feishu.until(lambda: door.received)
+        place = door.received[0].address, door.received[0].message_id
         for _ in range(3):
             await us.typing(*place)
         assert [kind for _, kind, _ in feishu.reactions.values()] == ["Typing"]
@@ -465,7 +465,7 @@ async def test_it_stops_at_once_and_leaves_no_task(mode: str) -> None:
         loop = asyncio.get_running_loop()
         async with listening(feishu, mode=mode) as (us, door):
             await feishu.says("hello")
-            await feishu.until(lambda: door.heard)
+            await feishu.until(lambda: door.received)
             began = loop.time()
         assert loop.time() - began < 2
         assert await us.receive(feishu.pushed[0].event) is None
@@ -483,7 +483,7 @@ async def test_a_message_that_claw_chokes_on_is_not_acknowledged_and_ends_nothin
         good = await feishu.says("good", chat="oc_2")
         await feishu.until(lambda: good.acked)
         assert not bad.acked
-        assert {heard.text for heard in door.heard} == {"good"}
+        assert {received.text for received in door.received} == {"good"}
         assert us.state.last_error == "disk full"
         assert feishu.connections == 1
 

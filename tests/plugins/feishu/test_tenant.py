@@ -89,10 +89,10 @@ async def test_a_service_that_fails_may_be_asked_again_and_its_log_id_is_told() 
 async def test_an_answer_outside_of_topics_makes_none() -> None:
     async with FakeFeishu() as feishu, listening(feishu) as (us, door):
         await feishu.says("hi", group=True, mention=True)
-        await feishu.until(lambda: door.heard)
-        await us.send(outbound(door.heard[0], "hello"))
+        await feishu.until(lambda: door.received)
+        await us.send(outbound(door.received[0], "hello"))
         (answer,) = feishu.ours
-        assert (answer.reply_to, answer.thread_id) == (door.heard[0].message_id, "")
+        assert (answer.reply_to, answer.thread_id) == (door.received[0].message_id, "")
 
 
 async def test_in_a_topic_the_message_that_is_answered_is_known_without_a_question() -> None:
@@ -106,12 +106,12 @@ async def test_in_a_topic_the_message_that_is_answered_is_known_without_a_questi
 async def test_an_answer_whose_message_is_recalled_between_two_tries_stands_once() -> None:
     async with FakeFeishu() as feishu, listening(feishu) as (us, door):
         await feishu.says("oops")
-        await feishu.until(lambda: door.heard)
+        await feishu.until(lambda: door.received)
         feishu.cut("/reply", 5)  # it arrived, and we did not hear so
         with pytest.raises(DeliveryError):
-            await us.send(outbound(door.heard[0], "hi"))
-        feishu.messages[door.heard[0].message_id].deleted = True
-        await us.send(outbound(door.heard[0], "hi"))
+            await us.send(outbound(door.received[0], "hi"))
+        feishu.messages[door.received[0].message_id].deleted = True
+        await us.send(outbound(door.received[0], "hi"))
         assert shown(feishu) == ["hi"]
 
 

@@ -218,12 +218,12 @@ async def test_why_nothing_comes_is_told_once_until_something_comes(
                 *events.request(sent, theirs.get("key", feishu.encrypt_key), at=at)
             )
             assert status >= 400
-        assert door.heard == [] and us.state.state == "up" and mend in us.state.last_error
+        assert door.received == [] and us.state.state == "up" and mend in us.state.last_error
         assert caplog.text.count(mend) == 1
         key, token = ours.get("encryptKey", feishu.encrypt_key), ours.get("verificationToken")
         sent["header"]["token"] = token or feishu.verification_token
         assert (await feishu.webhook(*events.request(sent, key, at=feishu.now())))[0] == 200
-        assert us.state.last_error == "" and len(door.heard) == 1
+        assert us.state.last_error == "" and len(door.received) == 1
         assert us.state.last_frame_at == pytest.approx(feishu.now(), abs=5)
 
 

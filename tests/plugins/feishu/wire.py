@@ -132,7 +132,7 @@ async def acknowledged_all_the_same(payload: dict[str, Any]) -> None:
     async with FakeFeishu() as feishu, listening(feishu) as (_, door):
         pushed = await feishu.push(payload)
         await feishu.until(lambda: pushed.acked)
-        assert door.heard == []
+        assert door.received == []
 
 
 async def fetched(inbound: Inbound, wanted: str) -> None:
@@ -316,9 +316,9 @@ async def heard_from(raw: list[bytes]) -> None:
     async with FakeFeishu() as feishu, listening(feishu, Door()) as (_, door):
         for data in raw:
             await feishu.send_raw(data)
-        await feishu.until(lambda: len(door.heard) == len(feishu.answers) == 2)
+        await feishu.until(lambda: len(door.received) == len(feishu.answers) == 2)
         await asyncio.sleep(0.05)
-        assert {heard.event_id for heard in door.heard} == {"3f2c7a90bd5e4f6fa1c2d3e4f5a60701"}
+        assert {received.event_id for received in door.received} == {"3f2c7a90bd5e4f6fa1c2d3e4f5a60701"}
         replies = [frames.decode(data) for data in feishu.answers]
         assert [json.loads(reply.payload)["code"] for reply in replies] == [200, 200]
         assert replies[1].header("seq") == "1"  # the headers of the part that came last

@@ -95,7 +95,7 @@ class Words:
         self.done = self.whole = False
 
     @property
-    def heard(self) -> int:
+    def received(self) -> int:
         return sum(map(len, self.words)) + self.whole
 
     def take(self, name: str, data: Any) -> Iterator[TextDelta]:
@@ -113,7 +113,7 @@ class Words:
         return Assistant((Text(" ".join(self.words)),))
 
 
-async def heard(said: Said, *, idle: float = 1.0, words: Words | None = None, **limits: float) -> str:
+async def answer_of(said: Said, *, idle: float = 1.0, words: Words | None = None, **limits: float) -> str:
     async def ask() -> Said:
         return said
 
@@ -133,7 +133,7 @@ async def heard(said: Said, *, idle: float = 1.0, words: Words | None = None, **
 async def test_reading_stops_at_the_end_mark_although_the_service_stays():
     begun = time.monotonic()
 
-    assert await heard(Said(b'data: "a"\n\ndata: null\n\n', 60.0)) == "a"
+    assert await answer_of(Said(b'data: "a"\n\ndata: null\n\n', 60.0)) == "a"
     assert time.monotonic() - begun < 20
 
 
@@ -141,7 +141,7 @@ async def test_keep_alives_are_no_progress():
     pings = [piece for _ in range(100) for piece in (0.02, b"event: ping\ndata: {}\n\n: still here\n\n")]
 
     with pytest.raises(ProviderError) as error:
-        await heard(Said(b'data: "a"\n\n', *pings), idle=0.2)
+        await answer_of(Said(b'data: "a"\n\n', *pings), idle=0.2)
 
     assert (error.value.reason, error.value.retryable) == ("timeout", True)
     assert "no data for 0.2 s" in str(error.value)
@@ -151,35 +151,35 @@ async def test_keep_alives_are_no_progress():
 @pytest.mark.parametrize("empty", [b'data: ""\n\n', b"event: ping\ndata: {}\n\n", b": here\n\n", b"\n", b"d"])
 async def test_what_holds_no_word_is_no_beginning(empty):
     with pytest.raises(ProviderError, match=r"not start to answer within 0\.2 s.*acme\.beginTimeoutSeconds"):
-        await heard(Said(*[piece for _ in range(100) for piece in (0.02, empty)]), begin_seconds=0.2)
+        await answer_of(Said(*[piece for _ in range(100) for piece in (0.02, empty)]), begin_seconds=0.2)
 
 
 async def test_an_answer_may_be_slow_to_begin_and_must_then_go_on():
     begun = Said(0.3, b'data: "a"\n\n', 0.1, b"data: null\n\n")
 
-    assert await heard(begun, idle=0.2) == "a"
+    assert await answer_of(begun, idle=0.2) == "a"
 
 
 async def test_slow_progress_is_progress():
     pieces = [piece for _ in range(5) for piece in (0.05, b'data: "a"\n\n')]
 
-    assert await heard(Said(*pieces, b"data: null\n\n"), idle=0.2) == "a a a a a"
+    assert await answer_of(Said(*pieces, b"data: null\n\n"), idle=0.2) == "a a a a a"
 
 
 async def test_a_call_as_a_whole_has_its_limit_too():
     endless = Said(*[piece for _ in range(100) for piece in (0.02, b'data: "a"\n\n')])
 
     with pytest.raises(ProviderError, match=r"not finish its answer within 0\.3 s.*acme\.timeoutSeconds"):
-        await heard(endless, total_seconds=0.3)
+        await answer_of(endless, total_seconds=0.3)
 
 
 async def test_an_answer_without_end_is_given_up_before_it_fills_the_memory():
     page = b'data: "%b"\n\n' % (b"x" * 100_000)
 
     with pytest.raises(ProviderError, match="that is too large"):
-        await heard(Said(*[page] * 50))
+        await answer_of(Said(*[page] * 50))
     with pytest.raises(ProviderError, match="that is too large"):
-        await heard(Said(*[b"x" * (1 << 20)] * 20, kind="application/json"))
+        await answer_of(Said(*[b"x" * (1 << 20)] * 20, kind="application/json"))
 
 
 @pytest.mark.parametrize("data", [b"5", b"{}", b"[1]", b'{"unknown": null}'])
@@ -189,20 +189,20 @@ async def test_what_is_no_part_of_an_answer_is_the_services_fault(data):
             yield TextDelta(data["text"])
 
     with pytest.raises(ProviderError, match="unexpected response") as error:
-        await heard(Said(b"data: " + data + b"\n\n"), words=Picky())
+        await answer_of(Said(b"data: " + data + b"\n\n"), words=Picky())
     assert (error.value.reason, error.value.retryable) == ("server", True)
 
 
 async def test_what_breaks_behind_a_whole_answer_does_not_matter():
     said = Said(b'data: "a"\n\ndata: true\n\n', 60.0)
 
-    assert await heard(said, idle=0.1) == "a"
-    assert await heard(Said(b'data: "a"\n\ndata: true\n\n', b"data: }nonsense{\n\n")) == "a"
+    assert await answer_of(said, idle=0.1) == "a"
+    assert await answer_of(Said(b'data: "a"\n\ndata: true\n\n', b"data: }nonsense{\n\n")) == "a"
 
 
 async def test_a_web_page_is_told_as_a_wrong_address():
     with pytest.raises(ProviderError, match=r"acme/m: .*web page.*providers\.acme\.baseUrl"):
-        await heard(Said(b"<html><body>Sign in</body></html>", kind="text/html; charset=utf-8"))
+        await answer_of(Said(b"<html><body>Sign in</body></html>", kind="text/html; charset=utf-8"))
 
 
 async def test_what_an_sdk_raises_becomes_a_provider_error_without_the_key():

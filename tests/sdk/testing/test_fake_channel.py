@@ -18,12 +18,12 @@ class Door:
     """Takes what is handed in, once it is told to."""
 
     def __init__(self, *answers: bool) -> None:
-        self.heard: list[Inbound] = []
+        self.received: list[Inbound] = []
         self._answers = list(answers)
         self.news = asyncio.Event()
 
     async def submit(self, inbound: Inbound) -> bool:
-        self.heard.append(inbound)
+        self.received.append(inbound)
         self.news.set()
         return self._answers.pop(0) if self._answers else True
 
@@ -51,7 +51,7 @@ async def test_what_people_say_comes_in_order_with_ids_of_its_own(channel: FakeC
     await soon(lambda: len(channel.acknowledged) == 2)
     running.cancel()
 
-    first, second = door.heard
+    first, second = door.received
     assert (first.text, first.sender.id, first.address) == ("hello", "ann", channel.address())
     assert (second.chat_type, second.mentions_us, second.address.chat) == ("group", True, "group-1")
     assert len({first.event_id, second.event_id, first.message_id, second.message_id}) == 4
@@ -64,7 +64,7 @@ async def test_what_claw_did_not_take_is_delivered_again(channel: FakeChannel) -
     await soon(lambda: channel.acknowledged)
     running.cancel()
 
-    assert door.heard == [told] * 3
+    assert door.received == [told] * 3
     assert channel.acknowledged == [told.event_id]
 
 
@@ -80,7 +80,7 @@ async def test_after_a_lost_connection_it_connects_again(channel: FakeChannel) -
     await soon(lambda: len(channel.acknowledged) == 3)
     running.cancel()
 
-    assert [inbound.text for inbound in door.heard] == ["before", "after", "after"]
+    assert [inbound.text for inbound in door.received] == ["before", "after", "after"]
 
 
 @pytest.mark.parametrize(

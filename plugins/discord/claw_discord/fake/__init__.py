@@ -231,13 +231,13 @@ class FakeDiscord:
         """Add a reaction to a message as a user."""
         message = self.messages[message_id]
         place = self.channels[message["channel_id"]]
-        told: dict[str, Any] = {
+        reaction: dict[str, Any] = {
             "user_id": user, "channel_id": place["id"], "message_id": message_id, "emoji": {"id": None, "name": emoji},
             "message_author_id": message["author"]["id"], "type": 0, "burst": False,
         }  # fmt: skip
         if place.get("guild_id"):
-            told |= {"guild_id": self.GUILD, "member": {"user": self.users[user], **things.member()}}
-        await self._dispatch("MESSAGE_REACTION_ADD", told, place)
+            reaction |= {"guild_id": self.GUILD, "member": {"user": self.users[user], **things.member()}}
+        await self._dispatch("MESSAGE_REACTION_ADD", reaction, place)
 
     # --- stored data, for both halves
 
@@ -276,7 +276,7 @@ class FakeDiscord:
     async def tell(self, event: str, message: Mapping[str, Any]) -> None:
         """Dispatch a message event to clients."""
         place = self.channels[message["channel_id"]]
-        await self._dispatch(event, things.told(self.visible(message), place), place)
+        await self._dispatch(event, things.as_dispatch(self.visible(message), place), place)
 
     async def change(self, id: str, **fields: Any) -> dict[str, Any]:
         """Change fields of a message and dispatch the update."""

@@ -174,8 +174,8 @@ class FakeGateway:
             session = FakeSession(intents)
             self.sessions.append(session)
             self._sockets[socket] = session
-            for event, told in self._ready(session):
-                frame = {"t": event, "s": len(session.frames) + 1, "op": 0, "d": told}
+            for event, event_data in self._ready(session):
+                frame = {"t": event, "s": len(session.frames) + 1, "op": 0, "d": event_data}
                 session.frames.append(frame)
                 await self._send(socket, frame)
 

@@ -103,7 +103,7 @@ def message(
     users: Mapping[str, Any],
     **more: Any,
 ) -> dict[str, Any]:
-    """Build a message as the archive returns it; ``told`` turns it into a dispatch.
+    """Build a message as the archive returns it; ``as_dispatch`` turns it into a dispatch.
 
     :param users: all users by id, for the list of mentions.
     """
@@ -116,7 +116,7 @@ def message(
     }  # fmt: skip
 
 
-def told(message: Mapping[str, Any], place: Mapping[str, Any]) -> dict[str, Any]:
+def as_dispatch(message: Mapping[str, Any], place: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message as in a dispatch: with channel type, guild and the author's member object."""
     more: dict[str, Any] = {"channel_type": place["type"]}
     if place.get("guild_id"):

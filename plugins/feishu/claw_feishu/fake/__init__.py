@@ -42,13 +42,13 @@ class Pushed:
     """An event and its delivery state.
 
     :ivar times: number of deliveries.
-    :ivar told: the receiver's answer beside the acknowledgement.
+    :ivar answer: the receiver's answer beside the acknowledgement.
     """
 
     event: dict[str, Any]
     times: int = 0
     acked: bool = False
-    told: Any = None
+    answer: Any = None
     due: list[float] = field(default_factory=list)
 
     @property
@@ -282,7 +282,7 @@ class FakeFeishu(FakePlatform):
             async with asyncio.timeout(self.ack_seconds):
                 status, answer = await self.webhook(headers, body)
                 if status == 200:
-                    pushed.acked, pushed.told = True, json.loads(answer or b"{}")
+                    pushed.acked, pushed.answer = True, json.loads(answer or b"{}")
 
     # --- by the long connection
 
@@ -364,7 +364,7 @@ class FakeFeishu(FakePlatform):
         pushed = self._waiting.get(frame.header("message_id"))
         answer = json.loads(frame.payload)
         if pushed and answer.get("code") == 200 and frame.header("biz_rt"):
-            pushed.acked, pushed.told = True, answer.get("data")
+            pushed.acked, pushed.answer = True, answer.get("data")
 
     @property
     def _client_config(self) -> dict[str, float]:

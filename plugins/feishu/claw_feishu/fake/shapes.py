@@ -1,6 +1,6 @@
 """Validation of requests: unknown, missing or wrongly typed fields are refused.
 
-The real service ignores unknown fields; here they are refused, because nobody sends one on purpose.
+The real service ignores unknown fields; here they are refused, because every unknown field is a mistake.
 """
 
 import re
@@ -12,7 +12,7 @@ from claw_feishu.fake.server import FakeAnswer, FakeCall
 
 Shape = Any
 """``str``, ``int`` …; a tuple of the allowed values; ``[shape]`` for lists; a dict for objects, where a name that ends
-in ``?`` may be left out and ``*`` stands for any name; ``object`` for anything."""
+in ``?`` may be left out and ``*`` matches any name; ``object`` for anything."""
 
 Route = tuple[str, str, Callable[[FakeCall, "re.Match[str]"], FakeAnswer]]
 """A route: method, path as a regular expression, and handler."""
@@ -30,7 +30,7 @@ def misfit(value: Any, shape: Shape, where: str = "") -> str:
         if not isinstance(value, list):
             return f"{where}: is no list"
         return next(
-            (told for at, one in enumerate(value) if (told := misfit(one, shape[0], f"{where}[{at}]"))), ""
+            (fault for at, one in enumerate(value) if (fault := misfit(one, shape[0], f"{where}[{at}]"))), ""
         )
     if isinstance(shape, tuple):
         return "" if value in shape else f"{where}: {value!r} is none of {', '.join(map(str, shape))}"
@@ -48,8 +48,8 @@ def _misfit_object(value: Any, shape: Mapping[str, Shape], where: str) -> str:
     for name, one in value.items():
         if name not in known and "*" not in known:
             return f"{_at(where, name)}: is unknown"
-        if told := misfit(one, known.get(name, known.get("*")), _at(where, name)):
-            return told
+        if fault := misfit(one, known.get(name, known.get("*")), _at(where, name)):
+            return fault
     return ""
 
 

@@ -66,7 +66,7 @@ class SheetTools:
         :param spreadsheet: token or address; for everything but create.
         :param title: of a new spreadsheet or sheet.
         :param folder: token of the folder for a new one; empty = the app's own.
-        :param range: SHEET_ID!A1:C3; what stands there is replaced by write; append adds rows below.
+        :param range: SHEET_ID!A1:C3; write replaces these cells; append adds rows below.
         :param values: rows of cells.
         :param people: open ids (ou_…) to share with.
         :param account: account of the app, when there are several.

@@ -30,7 +30,7 @@ class WikiTools:
     ) -> dict[str, Any]:
         """Look round in Feishu's wikis: the spaces that the app is in, one node, or the nodes below a place.
 
-        A node names the document that stands there: read it by its obj_token with the tool for its obj_type.
+        A node names its document: read it by its obj_token with the tool for its obj_type.
 
         :param space: id of a space; for nodes.
         :param node: token or address of a node; for nodes the one to look below, empty = the top.

@@ -27,16 +27,18 @@ def check(headers: Mapping[str, str], body: Any) -> None:
     """
     check_key(headers)
     check_shape("chat", body)
-    owed: list[str] = []
+    open_calls: list[str] = []
     for index, message in enumerate([*body["messages"], {"role": "end"}]):
         if message["role"] == "tool":
-            fits = message["tool_call_id"] in owed
+            fits = message["tool_call_id"] in open_calls
             require(fits, f"messages[{index}]: 'tool' must follow a message with 'tool_calls'")
-            owed.remove(message["tool_call_id"])
+            open_calls.remove(message["tool_call_id"])
             continue
-        late = ", ".join(owed)
-        require(not owed, f"'tool_calls' must be followed by tool messages responding to each id: {late}")
-        owed = [call["id"] for call in message.get("tool_calls", ())]
+        late = ", ".join(open_calls)
+        require(
+            not open_calls, f"'tool_calls' must be followed by tool messages responding to each id: {late}"
+        )
+        open_calls = [call["id"] for call in message.get("tool_calls", ())]
 
 
 def check_key(headers: Mapping[str, str]) -> None:

@@ -69,19 +69,22 @@ def _check_schema(schema: Mapping[str, Any], where: str) -> None:
 
 def _check_calls(contents: list[dict[str, Any]], *, strict: bool) -> None:
     """Check that the next turn has a response for every call, with the same names, and that signatures are valid."""
-    owed: list[tuple[str, str]] = []
+    open_calls: list[tuple[str, str]] = []
     for turn in contents:
         parts = turn["parts"]
         for part in parts:
             _check_signature(part.get("thoughtSignature"))
         answers = [_key(part["functionResponse"]) for part in parts if "functionResponse" in part]
         counts = "the number of function response parts must equal that of the function call parts"
-        require(answers == owed, f"Please ensure that {counts} of the function call turn. {answers} {owed}")
+        require(
+            answers == open_calls,
+            f"Please ensure that {counts} of the function call turn. {answers} {open_calls}",
+        )
         calls = [part for part in parts if "functionCall" in part]
         unsealed = strict and calls and not calls[0].get("thoughtSignature")
         require(not unsealed, "Function call is missing a thought_signature in functionCall parts.")
-        owed = [_key(part["functionCall"]) for part in calls]
-    require(not owed, "Please ensure that function call turns are followed by their responses")
+        open_calls = [_key(part["functionCall"]) for part in calls]
+    require(not open_calls, "Please ensure that function call turns are followed by their responses")
 
 
 def _key(part: Mapping[str, Any]) -> tuple[str, str]:

@@ -42,19 +42,19 @@ def check(headers: Mapping[str, str], body: Any) -> None:
     if not bearer_token(headers):
         raise RequestRefused("Unauthorized", "authentication_error", 401)
     check_shape("mistral", body)
-    before, owed = "", list[str]()
+    before, open_calls = "", list[str]()
     for message in body["messages"]:
         role = message["role"]
         require(role in _NEXT_ROLES[before], f"Unexpected role '{role}' after role '{before}'")
         before = role
         if role == "tool":
-            require(message["tool_call_id"] in owed, "Unexpected tool call id in tool results")
-            owed.remove(message["tool_call_id"])
+            require(message["tool_call_id"] in open_calls, "Unexpected tool call id in tool results")
+            open_calls.remove(message["tool_call_id"])
             continue
-        require(not owed, "Not the same number of function calls and responses")
-        owed = [call["id"] for call in message.get("tool_calls") or ()]
-        require(len(set(owed)) == len(owed), "Duplicate tool call id in assistant message")
-    require(not owed, "Not the same number of function calls and responses")
+        require(not open_calls, "Not the same number of function calls and responses")
+        open_calls = [call["id"] for call in message.get("tool_calls") or ()]
+        require(len(set(open_calls)) == len(open_calls), "Duplicate tool call id in assistant message")
+    require(not open_calls, "Not the same number of function calls and responses")
     goes_on = before == "assistant" and body["messages"][-1].get("prefix")
     wanted = "Expected last role User or Tool (or Assistant with prefix True)"
     require(before in ("user", "tool") or goes_on, f"{wanted} for serving but got {before}")
