@@ -2,6 +2,7 @@
 repository.
 """
 
+import posixpath
 import re
 from pathlib import Path
 
@@ -37,10 +38,12 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         markdown = re.sub(r"\]\(((?:\.\./)*)docs/", r"](\1", markdown)
     else:
         markdown = re.sub(r"\]\(\.\./", "](", markdown)
-    folder = Path(page.file.src_uri).parent
+    folder = posixpath.dirname(page.file.src_uri)
 
     def led(link: re.Match[str]) -> str:
-        target = folder / link[1]
+        target = posixpath.normpath(posixpath.join(folder, link[1]))
+        if target == "README.md":  # the page of the repository; the site has its own start page
+            return f"]({posixpath.relpath('index.md', folder)})"
         return f"]({link[1]}/README.md)" if files.get_file_from_path(f"{target}/README.md") else link[0]
 
     return re.sub(r"\]\(([\w./-]+)\)", led, markdown)

@@ -2,6 +2,9 @@
 
 import re
 import runpy
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,7 +32,43 @@ def test_the_site_leads_to_every_page_and_to_no_other():
     assert {page for page in listed if (DOCS / page).exists()} == {
         path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")
     }
+    of_plugins = {
+        path.relative_to(DOCS.parent).as_posix() for path in DOCS.parent.glob("plugins/*/README.md")
+    }
+    assert of_plugins <= set(listed)
     assert [page for page in listed if not (DOCS / page).exists() and not (DOCS.parent / page).exists()] == []
+
+
+@pytest.mark.parametrize(("link", "code"), [("index.md", 0), ("nowhere.md", 1)])
+def test_the_check_of_the_site_that_ci_runs_fails_on_a_broken_link(tmp_path, link, code):
+    pytest.importorskip("mkdocs")
+    [step] = re.findall(r"run\.py docs (build.*?) --site-dir", (DOCS.parent / ".ci" / "run").read_text())
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "index.md").write_text(f"# Page\n\n[a link]({link})\n")
+    (tmp_path / "mkdocs.yml").write_text(
+        f"INHERIT: {DOCS.parent / 'mkdocs.yml'}\ndocs_dir: pages\nhooks: []\nnav: [index.md]\ntheme: {{name: mkdocs}}\n"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        *shlex.split(step),
+        "-f",
+        tmp_path / "mkdocs.yml",
+        "-d",
+        tmp_path / "site",
+    ]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == code, done.stderr
+
+
+def test_the_manual_is_a_site_without_a_broken_link(tmp_path):
+    pytest.importorskip("mkdocs")
+    command = [sys.executable, "-m", "mkdocs", "build", "-f", DOCS.parent / "mkdocs.yml", "-d", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 HOOKS = [name for name in vars(hookspecs) if name.startswith("register_")]

@@ -5,9 +5,11 @@ import json
 import os
 import pty
 import re
+import select
+import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,71 @@ async def test_a_key_of_the_settings_is_never_printed_however_its_pieces_come(
         assert shown == "Your key is ***, and mine looks like sk-none.\n"
     [session] = (tmp_path / "claw-home").glob("agents/*/sessions/*.jsonl")
     assert KEY not in session.read_text()
+
+
+async def test_lines_that_are_pasted_together_are_one_message_also_in_the_next_conversation(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("readline")
+    asked: list[str] = []
+
+    def answer(request: Any) -> ServiceReply:
+        asked.append(repr(request.body["messages"][-1]["content"]))
+        return ServiceReply(text=f"answer {len(asked)}.")
+
+    async with OpenAIService(answer) as service:
+        home = tmp_path / "claw-home"
+        home.mkdir()
+        tree = {
+            "providers": {"openai": {"baseUrl": service.url, "apiKey": KEY}},
+            "agents": {"defaults": {"model": "openai/m"}},
+        }
+        (home / "config.json").write_text(json.dumps(tree))
+        environ = {
+            "CLAW_HOME": str(home),
+            "HOME": str(tmp_path),
+            "PATH": "/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "TERM": "xterm",
+        }
+        await asyncio.to_thread(_typed, environ, b"\x1b[200~one\ntwo\n  three\x1b[201~\r", b"answer 1.")
+        await asyncio.to_thread(
+            _typed, environ, b"\x1b[A\r", b"answer 2."
+        )  # the line above, from the history
+
+    assert len(asked) == 2, asked
+    assert all(r"one\ntwo\n  three" in text for text in asked)
+
+
+def _typed(environ: dict[str, str], keys: bytes, answer: bytes) -> None:
+    """Type into ``claw chat`` on a terminal, wait for the answer, and leave."""
+    child, fd = pty.fork()
+    if child == 0:
+        os.execve(sys.executable, [sys.executable, "-m", "claw", "chat"], environ)
+    seen = b""
+
+    def until(part: bytes) -> None:
+        nonlocal seen
+        while part not in seen:
+            assert select.select([fd], [], [], 20)[0], seen
+            seen += os.read(fd, 65536)
+        seen = seen.partition(part)[2]
+
+    try:
+        until("› ".encode())
+        os.write(fd, keys)
+        until(answer)
+        until(b"\x1b[?2004h" + "› ".encode())
+        os.write(fd, b"\x04")
+        while select.select([fd], [], [], 20)[0] and os.read(fd, 65536):
+            pass
+    except OSError:  # nobody writes to the terminal any more
+        pass
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(fd)
 
 
 async def test_a_key_in_the_arguments_of_a_call_is_not_printed_beside_it(tmp_path: Path) -> None:

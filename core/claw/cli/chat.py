@@ -271,9 +271,10 @@ class InputHistory:
             self._readline: Any = None
             return
         self._readline = readline
+        readline.parse_and_bind("set enable-bracketed-paste on")  # lines pasted together are one message
         if path.is_file():
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-                readline.add_history(line)
+            for line in filter(None, path.read_bytes().decode(errors="replace").split("\n")):
+                readline.add_history(line.replace("\r", "\n"))
 
     def save(self) -> None:
         """Save the lines."""
@@ -282,7 +283,10 @@ class InputHistory:
         count = self._readline.get_current_history_length()
         kept = range(max(1, count - self._keep + 1), count + 1)
         lines = [self._readline.get_history_item(at) for at in kept]
-        SYSTEM_DISK.replace(self._path, "".join(f"{line}\n" for line in lines if line).encode())
+        whole = (
+            line.replace("\n", "\r") for line in lines if line
+        )  # a message of several lines is one entry
+        SYSTEM_DISK.replace(self._path, "".join(f"{line}\n" for line in whole).encode())
 
 
 async def _open_app(model: str) -> App:
