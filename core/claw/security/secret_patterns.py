@@ -1,12 +1,14 @@
 """Patterns of secrets: the shapes of well-known keys, and the names before a secret value. Pure.
 
-Prefixes of keys are those that their issuers document for secret scanning (GitHub, GitLab, Slack, Stripe, AWS, Google …).
+``secret_shapes.json`` has the tokens: the prefixes that their issuers document, mostly for secret scanning.
 """
 
 import base64
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -14,8 +16,8 @@ MASK = "***"
 
 # Endings of the names of secrets, in lower case. Each alternative begins with plain letters, for a fast search.
 _NAMES = "|".join((
-    "password", "passwd", "passphrase", "passcode", "_pass(?!w|p|c)", "-pass(?!w|p|c)", "pwd", "secret", "token",
-    "credentials?",
+    "password", "passwd", "passphrase", "passcode", "_pass(?!w|p|c)", "-pass(?!w|p|c)", "pwd", "token",
+    "secret(?:[-_. ]?key)?", "credentials?",
     *(f"{whose}[-_. ]?key" for whose in (
         "access", "account", "api", "app", "auth", "encrypt", "encryption", "master", "private", "service", "signing")),
     "api[-_]?hash", "密码", "口令", "令牌", "密钥",
@@ -36,39 +38,9 @@ _QUOTED = rf"""(?P<quote>{_QUOTE})(?P<quoted>(?:(?!(?<!\\)(?P=quote))[^\r\n])+)"
 _STRUCTURE = r"""(?![{\[](?:[\s"'`{}\[\]]|\Z|env\b|file\b|exec\b|source\b))"""
 _NEXT_LINE = r"""\r?\n[ \t]{0,40}["']?(?P<below>(?=[^\s"']{0,200}\d)[^\s"':]{8,})(?=["']?(?:\s|\Z))"""
 
-_TOKENS = {  # a literal part, without which the pattern need not be tried → the pattern
-    "sk-": r"sk-[A-Za-z0-9_-]{16,}",
-    "_live_": r"[rsp]k_live_[A-Za-z0-9]{10,}",
-    "_test_": r"[rsp]k_test_[A-Za-z0-9]{10,}",
-    "whsec_": r"whsec_[A-Za-z0-9+/=]{16,}",
-    "gsk_": r"gsk_[A-Za-z0-9]{20,}",
-    "hf_": r"hf_[A-Za-z0-9]{20,}",
-    "pplx-": r"pplx-[A-Za-z0-9]{20,}",
-    "xai-": r"xai-[A-Za-z0-9]{20,}",
-    "tvly-": r"tvly-[A-Za-z0-9-]{16,}",
-    "nvapi-": r"nvapi-[A-Za-z0-9_-]{20,}",
-    "r8_": r"r8_[A-Za-z0-9]{20,}",
-    "gh": r"gh[pousr]_[A-Za-z0-9]{20,}",
-    "github_pat_": r"github_pat_[A-Za-z0-9_]{20,}",
-    "glpat-": r"glpat-[A-Za-z0-9_-]{16,}",
-    "npm_": r"npm_[A-Za-z0-9]{30,}",
-    "pypi-": r"pypi-[A-Za-z0-9_-]{30,}",
-    "xox": r"xox[a-z]-[A-Za-z0-9-]{10,}",
-    "xapp-": r"xapp-[A-Za-z0-9-]{10,}",
-    "hooks.slack.com": r"(?<=hooks\.slack\.com/services/)[A-Za-z0-9/]{20,}",
-    "AKIA": r"AKIA[0-9A-Z]{16}",
-    "AIza": r"AIza[A-Za-z0-9_-]{30,}",
-    "ya29.": r"ya29\.[A-Za-z0-9_-]{20,}",
-    "SG.": r"SG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,}",
-    "eyJ": r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",  # a JSON web token
-    ":": r"\d{6,12}:[A-Za-z0-9_-]{30,}",  # Telegram
-    ".": r"[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{27,}",  # Discord
-}
-# Most patterns below are plain strings: ``re`` compiles and caches them when a text first needs them.
-_TOKEN_PATTERNS = {
-    part: rf"(?<![A-Za-z0-9]){pattern}" if part not in ("eyJ", ".") else rf"(?<![A-Za-z0-9_-]){pattern}"
-    for part, pattern in _TOKENS.items()
-}
+_LONG_WORD = re.compile(r"[A-Za-z0-9_+/=~%$|:.-]{16,}")
+_CHANGE = re.compile(r"\d[A-Za-z]|[A-Za-z]\d")
+_WORD_START = re.compile(r"(?<![A-Za-z0-9])(?=([A-Za-z0-9]..))")
 _KEY_BLOCK = (
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     r"(?:(?!-----)[A-Za-z0-9+/=\s\\:,.-])*(?:-----END [A-Z0-9 ]{0,60}-----)?"
@@ -122,9 +94,7 @@ def mask_patterns(text: str) -> str:
     """Mask the parts of ``text`` that look like secrets; one pass."""
     if "PRIVATE KEY" in text:
         text = re.sub(_KEY_BLOCK, MASK, text)
-    for part, pattern in _TOKEN_PATTERNS.items():
-        if part in text:
-            text = re.sub(pattern, MASK, text)
+    text = _mask_tokens(text)
     if "://" in text:
         text = re.sub(_IN_URL, _mask_url, text)
     lower = text.lower()
@@ -134,10 +104,57 @@ def mask_patterns(text: str) -> str:
         text = re.sub(_BEARER, rf"\1{MASK}", text)
     if "=" in text:
         text = re.sub(_IN_QUERY, rf"\1{MASK}", text)
+    if "value=" in lower:
+        text = re.sub(_shapes()["xml value"], _mask_match, text)
     for program, pattern in _SHELL.items():
         if program in text:
             text = re.sub(pattern, _mask_match, text)
     return _mask_named(text)
+
+
+@lru_cache(maxsize=1)
+def _shapes() -> dict[str, Any]:
+    """Return ``secret_shapes.json``, with the prefixed tokens by the first characters of their heads.
+
+    A token is a literal part and the pattern; ``re`` compiles and caches a pattern when a text first needs it.
+    """
+    shapes = json.loads(Path(__file__).with_name("secret_shapes.json").read_text(encoding="utf-8"))
+    shapes["headed"] = {}
+    for heads, rest in shapes["prefixed"].values():
+        for head in heads:  # the look-behind comes after the head, so that ``re`` can search for a literal
+            pattern = rf"{re.escape(head)}(?<![A-Za-z0-9]{re.escape(head)}){rest}"
+            shapes["headed"].setdefault(head[:3], []).append((head, pattern))
+    return {**shapes, "issuers": set(shapes["issuers"].split())}
+
+
+def _mask_tokens(text: str) -> str:
+    """Mask tokens of known shapes. Only long words are looked at; ordinary text has few."""
+    if not (words := " ".join(_LONG_WORD.findall(text))):
+        return text
+    shapes = _shapes()
+    starts = shapes["headed"].keys() & set(_WORD_START.findall(words))
+    found = [shape for start in starts for shape in shapes["headed"][start]]
+    for part, pattern in (*found, *shapes["other"].values()):
+        if part in words:
+            text = re.sub(pattern, MASK, text)
+    if len(_CHANGE.findall(words)) > 2 and _names_issuer(text):
+        text = re.sub(shapes["assigned"], _mask_issued, text)
+    return text
+
+
+def _names_issuer(text: str) -> bool:
+    return not _shapes()["issuers"].isdisjoint(re.findall(r"[a-z\d]{3,}", text.lower()))
+
+
+def _mask_issued(found: re.Match[str]) -> str:
+    """Mask a random value whose name has the name of an issuer of keys and is not one of a public value."""
+    name, value = found["name"], found["value"]
+    secret = (
+        len(_CHANGE.findall(value)) > 2
+        and _names_issuer(name)
+        and not re.search(_shapes()["public name"], name)
+    )
+    return found[0].replace(value, MASK) if secret else found[0]
 
 
 def _mask_named(text: str) -> str:
