@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar
 
@@ -15,6 +16,7 @@ from claw.agent.chat_commands import run_chat_command
 from claw.agent.turn_context import TurnOptions
 from claw.app import App, load_setup, terminal_message
 from claw.cli.chat_conversation import TerminalConversation
+from claw.cli.errors import TERMINATION
 from claw.cli.output import SCHEMA_VERSION
 from claw.contracts.errors import ClawError, UsageError
 from claw.contracts.events import (
@@ -97,6 +99,8 @@ class TerminalChat:
         self._screen = TerminalScreen(as_json, out)
         self._app: App = self._run(_open_app(options.model))
         self._screen.redact = self._app.redact.redact_data
+        if options.model:
+            self._options = replace(options, model=self._run(self._find_model(options.model)))
         self._connect_approvals()
 
     def send(self, text: str) -> None:
@@ -139,6 +143,8 @@ class TerminalChat:
         try:
             self._run(self._handle_input(line))
         except KeyboardInterrupt:
+            if TERMINATION.signal:
+                raise
             self._screen.note(t("stopped"))
         except ClawError as failed:
             self._screen.note(self._app.redact(str(failed)))
@@ -148,6 +154,11 @@ class TerminalChat:
         command = text.startswith("/") and not self._screen.as_json
         if not (command and await self._run_command(text)):
             await self._run_turn(text)
+
+    async def _find_model(self, name: str) -> str:
+        """Return a model by its name. :raises UsageError: there is none; the error names the nearest one."""
+        conversation = TerminalConversation(self._app, terminal_message(""), replace(self._options, model=""))
+        return (await conversation.models()).find(name)
 
     def _connect_approvals(self) -> None:
         """Let the approver ask the person at this terminal; with ``--json`` nobody reads."""

@@ -1,7 +1,9 @@
 """The end of a command that failed: a message on stderr and an exit code, never a traceback."""
 
 import os
+import signal
 import sys
+from dataclasses import dataclass
 from typing import NoReturn
 
 from claw import i18n
@@ -18,6 +20,31 @@ def exit_with(code: int) -> NoReturn:
     sys.exit(code)
 
 
+@dataclass
+class Termination:
+    """The end of this process by SIGTERM or SIGHUP, as by Ctrl-C: what a turn has started ends with it.
+
+    :ivar signal: the number of the signal; 0 = none has come.
+    """
+
+    signal: int = 0
+
+    def install(self) -> None:
+        """Handle both signals from now on; must be called in the main thread."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
+                signal.signal(number, self._end)
+
+    def _end(self, number: int, frame: object) -> None:
+        self.signal = number
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            raise SystemExit(128 + number)
+        signal.raise_signal(signal.SIGINT)  # an event loop runs: its handler cancels the turn
+
+
+TERMINATION = Termination()
+
+
 def report_error(why: BaseException) -> int:
     """Print what went wrong on stderr; return the exit code."""
     if isinstance(why, BrokenPipeError) or isinstance(why.__context__, BrokenPipeError):
@@ -25,6 +52,8 @@ def report_error(why: BaseException) -> int:
     if isinstance(why, SystemExit):
         return why.code if isinstance(why.code, int) else 1
     discovery.use_configured_locale(os.environ)
+    if TERMINATION.signal:
+        return 128 + TERMINATION.signal
     if isinstance(why, KeyboardInterrupt) or type(why).__name__ == "Abort":
         sys.stderr.write(f"\nclaw: {i18n.t('stopped')}\n")
         return 130

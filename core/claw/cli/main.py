@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from claw import __version__, i18n
-from claw.cli.errors import exit_with, report_error
+from claw.cli.errors import TERMINATION, exit_with, report_error
 from claw.cli.plugin_commands import LazyCommand, contributed_commands
 from claw.host import discovery
 from claw.i18n import t
@@ -62,10 +62,11 @@ def run() -> None:
     """Run the command line and leave with its exit code; print any error as text."""
     i18n.use_language(i18n.language_of(os.environ))
     discovery.use_configured_locale(os.environ)
+    TERMINATION.install()
     try:
         code = app(standalone_mode=False, prog_name="claw")  # an exit code, when a command left with one
     except BaseException as why:  # noqa: BLE001 - the last handler: the person gets text, not a traceback
         exit_with(report_error(why))
-    if code == 130:  # typer makes an exit code of Ctrl-C
-        report_error(KeyboardInterrupt())
+    if code == 130 or TERMINATION.signal:  # typer makes an exit code of Ctrl-C
+        code = report_error(KeyboardInterrupt())
     exit_with(code if isinstance(code, int) else 0)
