@@ -18,7 +18,7 @@ from claw.agent.chat_commands import ChatCommands
 from claw.agent.loop import Emit
 from claw.agent.models import candidates, isolated
 from claw.agent.providers import apply_guards, apply_middleware
-from claw.agent.routing import LOCAL_SENDER, TERMINAL, admit
+from claw.agent.routing import LOCAL_SENDER, admit
 from claw.agent.session_queue import SessionQueues
 from claw.agent.tool_gate import Caller, prepare
 from claw.agent.turn import take_turn
@@ -53,7 +53,7 @@ from claw.policy.catalog import CORE_TOOLS, TOOL_GROUPS
 from claw.policy.engine import judge_tools
 from claw.policy.subjects import RunFacts, ToolFact, tool_fact
 from claw.policy.unknown_names import unknown_words
-from claw.security.admission import PAIRED_PEOPLE, paired_people
+from claw.security.admission import PAIRED_PEOPLE, TERMINAL, paired_people
 from claw.security.http_client import HttpClients
 from claw.security.redaction import Redactor
 from claw.security.secret_patterns import is_secret_name

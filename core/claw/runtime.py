@@ -14,10 +14,7 @@ _NAMES = {
         "candidates checked_answer missing_key_error missing_provider_error select_models unknown_key_error"
     ),
     "claw.agent.outcome": "REPLY_TAG silent_tokens without_silent_token",
-    "claw.agent.routing": (
-        "LOCAL_SENDER PolicyContext Route Scenario configured_owners judge_scenario model_of "
-        "parse_key queue_kind_of route_message sender_of"
-    ),
+    "claw.agent.routing": "LOCAL_SENDER Route parse_key queue_kind_of route_message",
     "claw.agent.session_queue": "SessionQueues SteeringQueue",
     "claw.agent.turn": "Turn new_turn_id run_turn",
     "claw.agent.turn_context": (
@@ -32,7 +29,8 @@ _NAMES = {
     "claw.cli.plugin_list": "plugin_data unknown_plugin_error",
     "claw.cli.tools": (
         "AccountOption AgentOption ChannelOption DepthOption GroupOption ModelOption OwnerOption "
-        "SandboxOption SenderOption explanation_data judged_models probe_message run_data"
+        "SandboxOption SenderOption explanation_data judged_models probe_message run_data "
+        "PolicyContext Scenario judge_scenario model_of"
     ),
     # The config file
     "claw.config.agents": "AgentSettings is_interpreter",
@@ -96,7 +94,7 @@ _NAMES = {
     "claw.policy.subjects": "RunFacts ToolFact is_core_tool",
     # Security: admission, secrets, workspace files, text of other people
     "claw.security.admission": (
-        "PAIRED_PEOPLE TERMINAL Admission account_setting decide_admission is_owner paired_people"
+        "PAIRED_PEOPLE TERMINAL Admission account_setting configured_owners decide_admission is_owner paired_people"
     ),
     "claw.security.http_client": "origin_of",
     "claw.security.redaction": "Redactor",

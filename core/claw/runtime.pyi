@@ -25,16 +25,10 @@ from claw.agent.outcome import (
 )
 from claw.agent.routing import (
     LOCAL_SENDER as LOCAL_SENDER,
-    PolicyContext as PolicyContext,
     Route as Route,
-    Scenario as Scenario,
-    configured_owners as configured_owners,
-    judge_scenario as judge_scenario,
-    model_of as model_of,
     parse_key as parse_key,
     queue_kind_of as queue_kind_of,
     route_message as route_message,
-    sender_of as sender_of,
 )
 from claw.agent.session_queue import (
     SessionQueues as SessionQueues,
@@ -90,10 +84,14 @@ from claw.cli.tools import (
     GroupOption as GroupOption,
     ModelOption as ModelOption,
     OwnerOption as OwnerOption,
+    PolicyContext as PolicyContext,
     SandboxOption as SandboxOption,
+    Scenario as Scenario,
     SenderOption as SenderOption,
     explanation_data as explanation_data,
+    judge_scenario as judge_scenario,
     judged_models as judged_models,
+    model_of as model_of,
     probe_message as probe_message,
     run_data as run_data,
 )
@@ -324,6 +322,7 @@ from claw.security.admission import (
     TERMINAL as TERMINAL,
     Admission as Admission,
     account_setting as account_setting,
+    configured_owners as configured_owners,
     decide_admission as decide_admission,
     is_owner as is_owner,
     paired_people as paired_people,
@@ -422,5 +421,3 @@ from claw.storage.turn_log import (
 from claw.storage.usage import (
     SessionUsage as SessionUsage,
 )
-
-__all__: list[str]

@@ -7,12 +7,10 @@ from typing import Any, ClassVar
 
 import pytest
 from claw.agent.routing import (
-    Admission,
     Route,
     SessionRules,
     admit,
     build_key,
-    decide_admission,
     parse_key,
     route_message as route,
 )
@@ -20,6 +18,7 @@ from claw.config import Config, validate_source
 from claw.config.source import ConfigSource
 from claw.contracts.errors import ConfigError, UsageError
 from claw.contracts.messages import Address, Inbound, Sender
+from claw.security.admission import Admission, decide_admission
 from hypothesis import given, settings, strategies as st
 
 DIRECT = Inbound(Address("telegram", "7"), "hi", Sender("7", name="owner"))

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from claw import ClawError, hookimpl
-from claw.agent.chat_commands import COMMAND_PACKAGES, run_chat_command
+from claw.agent.chat_commands import run_chat_command
 from claw.agent.turn_context import TurnOptions
 from claw.app import App, load_setup, terminal_message
 from claw.cli.chat_conversation import TerminalConversation
+from claw.config.summary import FIRST_PARTY
 from claw.host.isolation import Timeouts
 from claw.runtime import Conversation, FunctionCommand
 from claw.testing import FakeChannel, FakeProvider, Harness, says, standard_plugins
@@ -214,11 +215,13 @@ async def test_a_name_that_nobody_could_type_sets_its_plugin_aside(wrong: str) -
         assert any("acme" in line and "named" in line for line in harness.log_lines)
 
 
-@pytest.mark.parametrize(("name", "package"), COMMAND_PACKAGES.items())
+HINTS = [(name, id) for id, about in FIRST_PARTY.items() for name in about.get("chatCommands", ())]
+
+
+@pytest.mark.parametrize(("name", "plugin"), HINTS)
 async def test_a_command_whose_plugin_is_not_in_use_says_which_one_brings_it(
-    tmp_path: Path, name: str, package: str
+    tmp_path: Path, name: str, plugin: str
 ) -> None:
-    plugin = package.removeprefix("claw-")
     (tmp_path / "config.yaml").write_text(f"plugins: {{entries: {{{plugin}: {{enabled: false}}}}}}")
     app, _ = app_of(tmp_path, {})
     async with app:
@@ -260,4 +263,4 @@ async def test_in_a_served_chat_a_long_command_leaves_the_conversation_open(tmp_
 
 
 def test_the_hint_table_names_no_command_of_core() -> None:
-    assert not {"help", "stop"} & COMMAND_PACKAGES.keys()
+    assert HINTS and not {"help", "stop"} & dict(HINTS).keys()

@@ -11,15 +11,15 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from claw.agent.context import compact_conversation
 from claw.agent.routing import Route
 from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, parse_model_choice, resolve_turn
+from claw.config.summary import FIRST_PARTY, package_of
 from claw.contracts.channel import ChatCommand, Conversation, FunctionCommand
 from claw.contracts.diagnostics import IDLE, LOADED
-from claw.contracts.errors import ClawError, PluginError, UsageError
+from claw.contracts.errors import ClawError, PluginError, UsageError, nearest
 from claw.contracts.messages import Inbound
 from claw.contracts.provider import KnownModels
 from claw.host.calls import FIX
@@ -32,19 +32,7 @@ from claw.storage.overrides import Override
 
 DEFAULT = "default"
 """Clears an override: the agent's setting applies again."""
-COMMAND_PACKAGES = {
-    "new": "claw-sessions",
-    "reset": "claw-sessions",
-    "status": "claw-sessions",
-    "tools": "claw-sessions",
-    "context": "claw-sessions",
-    "model": "claw-models",
-    "think": "claw-models",
-    "reasoning": "claw-models",
-    "queue": "claw-gateway",
-    "approve": "claw-approvals",
-}
-"""Chat commands and the package that brings each: for the hint when it is not in use."""
+_PLUGIN_OF = {name: id for id, about in FIRST_PARTY.items() for name in about.get("chatCommands", ())}
 
 _LINE = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:@[\w.-]+)?(?:\s+(.*))?", re.S)
 _SIMILARITY = 0.7
@@ -123,10 +111,9 @@ class ChatCommands:
 
     def absence(self, name: str) -> str:
         """Return why a command of claw's own packages is missing, and what to do; empty for any other name."""
-        package = COMMAND_PACKAGES.get(name)
-        if package is None:
+        id = _PLUGIN_OF.get(name)
+        if id is None:
             return ""
-        id = package.removeprefix("claw-")
         for state in self._host.standings:
             if state.id == id and state.state not in (LOADED, IDLE):
                 values = {"name": f"/{name}", "id": id, "state": t(state.state), "fix": state.fix}
@@ -136,7 +123,7 @@ class ChatCommands:
         return t(
             "{name} comes with {package}, which is not installed: claw plugins install {package}",
             name=f"/{name}",
-            package=package,
+            package=package_of(id),
         )
 
 
@@ -284,10 +271,10 @@ def _parse(line: str) -> tuple[str, str] | None:
 
 def _suggestion(name: str, arguments: str, known: Mapping[str, Any]) -> str | None:
     """Return a hint for a word that is almost a command and stands alone; None for an ordinary message."""
-    near = get_close_matches(f"/{name}", [f"/{one}" for one in known], 1, _SIMILARITY)
+    near = nearest(f"/{name}", (f"/{one}" for one in known), _SIMILARITY)
     if arguments or not near or not name.isalpha():
         return None
-    return t("unknown command {name}; did you mean {near}?", name=f"/{name}", near=near[0])
+    return t("unknown command {name}; did you mean {near}?", name=f"/{name}", near=near)
 
 
 def _refusal(command: ChatCommand, arguments: str, conversation: Conversation) -> str:
@@ -312,14 +299,9 @@ def parse_choice(word: str, known: Sequence[str]) -> str:
         return ""
     if wanted in known:
         return wanted
-    near = get_close_matches(wanted, known, n=1, cutoff=_SIMILARITY)
-    raise UsageError(
-        "{word} is not one of: {known}",
-        fix="did you mean {near}?" if near else "",
-        word=word,
-        known=", ".join((*known, DEFAULT)),
-        near=near[0] if near else "",
-    )
+    near, words = nearest(wanted, known, _SIMILARITY), ", ".join((*known, DEFAULT))
+    fix = "did you mean {near}?" if near else ""
+    raise UsageError("{word} is not one of: {known}", fix=fix, word=word, known=words, near=near)
 
 
 async def _help(arguments: str, conversation: Conversation) -> str:

@@ -1,4 +1,4 @@
-"""Routing: the agent and the session of a message. Admission (``guard.admission``) is re-exported here. Pure.
+"""Routing: the agent and the session of a message. Pure.
 
 A session key is ``agent:AGENT:REST``, in lower case; REST is ``main``, ``direct:P``, ``CHANNEL:direct:P``,
 ``CHANNEL:group:ID``, ``subagent:UUID``, ``cron:JOB[:run:RUN]`` and the like (spec runtime E5).
@@ -6,38 +6,14 @@ A session key is ``agent:AGENT:REST``, in lower case; REST is ``main``, ``direct
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
-
-from claw.agent.models import candidates
 from claw.agent.session_queue import CLOCK, MAIN, SUBAGENT
-from claw.config import Config
 from claw.config.paths import normalise_agent_id
-from claw.config.values import Names, Section
 from claw.contracts.messages import Inbound, Sender
 from claw.contracts.provider import CallAccount
-from claw.i18n import t
-from claw.policy.decision import Judgement
-from claw.policy.engine import resolve_tools
-from claw.policy.subjects import RunFacts, ToolFact
-from claw.security.admission import TERMINAL, Admission, configured_owners, decide_admission, is_owner
-
-__all__ = [
-    "LOCAL_SENDER",
-    "TERMINAL",
-    "Admission",
-    "Route",
-    "SessionKey",
-    "admit",
-    "build_key",
-    "configured_owners",
-    "decide_admission",
-    "parse_key",
-    "queue_kind_of",
-    "route_message",
-]  # fmt: skip
+from claw.security.admission import TERMINAL, configured_owners, decide_admission, is_owner
 
 Scope = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
 
@@ -310,101 +286,3 @@ def account_of_turn(inbound: Inbound, route: Route, plugin: str, turn: str) -> C
     elif inbound.address.channel in JOB_CHANNELS:
         job = inbound.address.chat or inbound.address.channel
     return CallAccount(route.agent_id, key, "", turn, plugin, job)
-
-
-class Scenario(Section):
-    """One run, and the tools it should have. Words are those of tool lists: names, plugin ids,
-    ``group:NAME``, patterns.
-
-    :param agent: empty = the default agent; likewise an empty ``model`` is the agent's, with its fallbacks.
-    :param sender: an id, or ``e164:``, ``username:``, ``name:`` and a value.
-    :param owner: None = as the file says of the sender; at the terminal, an owner.
-    :param sandbox: None = as the file says of the agent.
-    :param expect: these tools and no others; ``has`` and ``lacks`` leave the rest open.
-    """
-
-    model_config = ConfigDict(coerce_numbers_to_str=True)  # chat ids are often written as numbers
-
-    name: str = ""
-    agent: str = ""
-    channel: str = TERMINAL
-    account: str = "default"
-    group: str = ""
-    sender: str = ""
-    owner: bool | None = None
-    model: str = ""
-    sandbox: bool | None = None
-    depth: int = Field(default=0, ge=0)
-    expect: Names | None = None
-    has: Names = ()
-    lacks: Names = ()
-
-    def __str__(self) -> str:
-        """Return its name, else the fields that identify it."""
-        owner = {None: "", True: t("owner"), False: t("not an owner")}[self.owner]
-        place = t("{channel} group {id}", channel=self.channel, id=self.group) if self.group else self.channel
-        boxed = t("sandboxed") if self.sandbox else ""
-        depth = t("depth {depth}", depth=self.depth) if self.depth else ""
-        return self.name or ", ".join(
-            part for part in (self.agent, owner, place, self.sender, self.model, boxed, depth) if part
-        )
-
-
-class PolicyContext(Protocol):
-    """The configuration and tools against which a scenario is judged: from file and manifests, or from a
-    running app.
-    """
-
-    @property
-    def config(self) -> Config: ...
-    @property
-    def default_model(self) -> str: ...
-    @property
-    def facts(self) -> tuple[ToolFact, ...]: ...
-
-
-def judge_scenario(asked: Scenario, ground: PolicyContext) -> Judgement:
-    """Return the judgement of that run, from the function that a turn uses.
-
-    :raises UsageError: there is no such agent.
-    """
-    config = ground.config
-    agent = config.agent(asked.agent)
-    choice = agent.settings.model
-    models = candidates(
-        asked.model,
-        (choice and choice.primary) or ground.default_model,
-        choice.fallbacks if choice else (),
-        config.settings.models.aliases,
-        () if asked.model else None,
-    )
-    person = sender_of(asked)
-    listed = person is not None and is_owner(asked.channel, person, configured_owners(config.settings))
-    owner = asked.channel == TERMINAL or listed
-    boxed = agent.settings.sandbox.mode != "off"
-    run = RunFacts(
-        agent_id=agent.id,
-        channel=asked.channel,
-        account=asked.account,
-        group=asked.group or None,
-        sender=person,
-        owner=owner if asked.owner is None else asked.owner,
-        sandboxed=boxed if asked.sandbox is None else asked.sandbox,
-        depth=asked.depth,
-    ).with_model(str(models[0]) if models else "")
-    return resolve_tools(config, run, ground.facts, [str(model) for model in models[1:]])
-
-
-def sender_of(asked: Scenario) -> Sender | None:
-    """Return the sender of the run; None when none is named."""
-    if not asked.sender:
-        return LOCAL_SENDER if asked.channel == TERMINAL and asked.owner is not False else None
-    kind, _, value = asked.sender.partition(":")
-    if value and (kind := kind.strip().lower()) in ("id", "e164", "username", "name"):
-        return replace(Sender(""), **{kind: value})  # type: ignore[arg-type]
-    return Sender(asked.sender)
-
-
-def model_of(found: Judgement) -> str:
-    """Return the model of a judgement, as ``provider/model``."""
-    return f"{found.run.provider}/{found.run.model}"

@@ -5,25 +5,32 @@ import asyncio
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
+from pydantic import ConfigDict, Field
 
-from claw.agent.routing import TERMINAL, Scenario, judge_scenario, model_of, sender_of
+from claw.agent.models import candidates
+from claw.agent.routing import LOCAL_SENDER
 from claw.agent.turn_context import TurnOptions
 from claw.app import App, load_setup, terminal_message
 from claw.cli.output import document, table
 from claw.cli.plugin_commands import AsJson
+from claw.config import Config
+from claw.config.values import Section
 from claw.contracts.errors import UsageError
 from claw.contracts.messages import Address, Inbound, Sender
 from claw.host.isolation import reserved_stdout
 from claw.i18n import t
 from claw.policy.catalog import CORE_TOOLS, normalise_tool_name
 from claw.policy.decision import Judgement
+from claw.policy.engine import resolve_tools
 from claw.policy.explain import Explanation, explain_tool
 from claw.policy.fixes import ConfigEdit
+from claw.policy.subjects import RunFacts, ToolFact
+from claw.security.admission import TERMINAL, configured_owners, is_owner
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Which tools an agent has, and why.")
 
@@ -45,6 +52,88 @@ SandboxOption = Annotated[bool | None, typer.Option("--sandbox/--no-sandbox", he
 DepthOption = Annotated[
     int, typer.Option("--depth", min=0, help="0: the agent itself; 1: its sub-agent; and so on.")
 ]
+
+
+class Scenario(Section):
+    """One run, for which tools are judged.
+
+    :param agent: empty = the default agent; likewise an empty ``model`` is the agent's, with its fallbacks.
+    :param sender: an id, or ``e164:``, ``username:``, ``name:`` and a value.
+    :param owner: None = as the file says of the sender; at the terminal, an owner.
+    :param sandbox: None = as the file says of the agent.
+    """
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)  # chat ids are often written as numbers
+
+    agent: str = ""
+    channel: str = TERMINAL
+    account: str = "default"
+    group: str = ""
+    sender: str = ""
+    owner: bool | None = None
+    model: str = ""
+    sandbox: bool | None = None
+    depth: int = Field(default=0, ge=0)
+
+
+class PolicyContext(Protocol):
+    """The configuration and tools against which a scenario is judged: from file and manifests, or from a
+    running app.
+    """
+
+    @property
+    def config(self) -> Config: ...
+    @property
+    def default_model(self) -> str: ...
+    @property
+    def facts(self) -> tuple[ToolFact, ...]: ...
+
+
+def judge_scenario(asked: Scenario, ground: PolicyContext) -> Judgement:
+    """Return the judgement of that run, from the function that a turn uses.
+
+    :raises UsageError: there is no such agent.
+    """
+    config = ground.config
+    agent = config.agent(asked.agent)
+    choice = agent.settings.model
+    models = candidates(
+        asked.model,
+        (choice and choice.primary) or ground.default_model,
+        choice.fallbacks if choice else (),
+        config.settings.models.aliases,
+        () if asked.model else None,
+    )
+    person = sender_of(asked)
+    listed = person is not None and is_owner(asked.channel, person, configured_owners(config.settings))
+    owner = asked.channel == TERMINAL or listed
+    boxed = agent.settings.sandbox.mode != "off"
+    run = RunFacts(
+        agent_id=agent.id,
+        channel=asked.channel,
+        account=asked.account,
+        group=asked.group or None,
+        sender=person,
+        owner=owner if asked.owner is None else asked.owner,
+        sandboxed=boxed if asked.sandbox is None else asked.sandbox,
+        depth=asked.depth,
+    ).with_model(str(models[0]) if models else "")
+    return resolve_tools(config, run, ground.facts, [str(model) for model in models[1:]])
+
+
+def sender_of(asked: Scenario) -> Sender | None:
+    """Return the sender of the run; None when none is named."""
+    if not asked.sender:
+        return LOCAL_SENDER if asked.channel == TERMINAL and asked.owner is not False else None
+    kind, _, value = asked.sender.partition(":")
+    if value and (kind := kind.strip().lower()) in ("id", "e164", "username", "name"):
+        return replace(Sender(""), **{kind: value})  # type: ignore[arg-type]
+    return Sender(asked.sender)
+
+
+def model_of(found: Judgement) -> str:
+    """Return the model of a judgement, as ``provider/model``."""
+    return f"{found.run.provider}/{found.run.model}"
 
 
 @app.command("list")

@@ -13,7 +13,8 @@ from claw.i18n import t
 FIRST_PARTY: Mapping[str, Mapping[str, Any]] = json.loads(
     FilePath(__file__).with_name("first_party.json").read_bytes()
 )
-"""Plugin ids of claw's own, with ``package`` (empty = not released), ``commands`` and ``configKeys``: data for hints.
+"""Plugin ids of claw's own, with ``package`` (empty = not released), ``commands``, ``chatCommands`` and
+``configKeys``: data for hints.
 Only their packages may use these ids."""
 
 ANY_ENDPOINT = "*"

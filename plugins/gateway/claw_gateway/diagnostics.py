@@ -3,12 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from claw import Address, Channel, ClawError, DiagnosticContext, Finding, UsageError, t
+from claw import Address, Channel, ClawError, DiagnosticContext, Finding, UsageError, nearest, t
 from claw.runtime import (
     DISABLED,
     App,
@@ -131,7 +130,7 @@ def _selected(rows: list[dict[str, Any]], only: str) -> list[dict[str, Any]]:
         return rows
     chosen = [row for row in rows if only in (row["channel"], f"{row['channel']}/{row['account']}")]
     if not chosen:
-        near = "".join(get_close_matches(only, sorted({row["channel"] for row in rows}), 1))
+        near = nearest(only, sorted({row["channel"] for row in rows}))
         fix = "did you mean {near}?" if near else "claw channels list shows those of the file"
         raise UsageError("no channel {name} is configured", fix=fix, name=only, near=near)
     return chosen

@@ -1,11 +1,10 @@
 """``claw mcp``: the configured servers, their tools, and the changes that wait for the operator."""
 
-import difflib
 import json
 from typing import Annotated, Any
 
 import typer
-from claw import HttpClients, PluginConfig, UsageError, t
+from claw import HttpClients, PluginConfig, UsageError, nearest, t
 from claw.runtime import load_setup
 
 from claw_mcp import start
@@ -130,12 +129,12 @@ def _known(name: str, settings: McpSettings) -> None:
         return
     if name in settings.mcp_servers:
         raise UsageError("the MCP server {name} is disabled", name=name)
-    near = difflib.get_close_matches(name, settings.servers, 1)
+    near = nearest(name, settings.servers)
     raise UsageError(
         "no MCP server is called {name}",
         fix="did you mean {near}?" if near else "claw mcp list shows them",
         name=name,
-        near="".join(near),
+        near=near,
     )
 
 

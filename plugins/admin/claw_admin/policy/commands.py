@@ -39,6 +39,7 @@ from claw.runtime import (
 
 from claw_admin.policy.scenarios import (
     ActiveRule,
+    PolicyScenario,
     Scenarios,
     Tools,
     active_rules,
@@ -165,7 +166,7 @@ def _setup_of(file: str) -> Setup:
     return setup
 
 
-def _read(file: Path, expecting: bool = False) -> tuple[Scenario, ...]:
+def _read(file: Path, expecting: bool = False) -> tuple[PolicyScenario, ...]:
     source = read_config(file)
     teller = ErrorFactory(source.tree, source.lines, str(file))
     found = validate_section(Scenarios, source.tree, teller, home=file.parent, environ=os.environ).scenarios
@@ -177,7 +178,7 @@ def _read(file: Path, expecting: bool = False) -> tuple[Scenario, ...]:
     return found
 
 
-def _scenario_data(run: Scenario) -> dict[str, Any]:
+def _scenario_data(run: PolicyScenario) -> dict[str, Any]:
     return {"name": str(run), **run.model_dump(exclude_defaults=True, exclude={"name"})}
 
 
@@ -204,7 +205,7 @@ def _deviation_cells(answer: Explanation) -> list[str]:
     return [answer.name, is_, f"{why}  {answer.file}:{answer.line}" if answer.line else why]
 
 
-def _grouped_rows(changes: Iterable[tuple[Scenario, Tools, Tools]]) -> Iterable[list[str]]:
+def _grouped_rows(changes: Iterable[tuple[PolicyScenario, Tools, Tools]]) -> Iterable[list[str]]:
     """Yield one row for all runs that change alike, under the name of the first of them."""
     alike: dict[tuple[Tools, Tools], list[str]] = {}
     for run, gained, lost in changes:

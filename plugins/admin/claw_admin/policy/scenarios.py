@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from claw import Section, UsageError
+from claw import Section, UsageError, t
 from claw.runtime import (
     CLOSING_CHECKS,
     LAYERS,
@@ -18,6 +18,7 @@ from claw.runtime import (
     Explanation,
     Judgement,
     Layer,
+    Names,
     PluginState,
     PolicyContext,
     Scenario,
@@ -30,14 +31,37 @@ from claw.runtime import (
 )
 
 
+class PolicyScenario(Scenario):
+    """A run and the tools that it should have. Words are those of tool lists: names, plugin ids, ``group:NAME``,
+    patterns.
+
+    :param expect: these tools and no others; ``has`` and ``lacks`` leave the rest open.
+    """
+
+    name: str = ""
+    expect: Names | None = None
+    has: Names = ()
+    lacks: Names = ()
+
+    def __str__(self) -> str:
+        """Return its name, else the fields that identify it."""
+        owner = {None: "", True: t("owner"), False: t("not an owner")}[self.owner]
+        place = t("{channel} group {id}", channel=self.channel, id=self.group) if self.group else self.channel
+        boxed = t("sandboxed") if self.sandbox else ""
+        depth = t("depth {depth}", depth=self.depth) if self.depth else ""
+        return self.name or ", ".join(
+            part for part in (self.agent, owner, place, self.sender, self.model, boxed, depth) if part
+        )
+
+
 class Scenarios(Section):
     """A file of scenarios."""
 
-    scenarios: tuple[Scenario, ...]
+    scenarios: tuple[PolicyScenario, ...]
 
 
 def differences(
-    asked: Scenario, found: Judgement, config: Config, plugin_states: Sequence[PluginState]
+    asked: PolicyScenario, found: Judgement, config: Config, plugin_states: Sequence[PluginState]
 ) -> tuple[Explanation, ...]:
     """Return the tools that are available and should not be, or the other way round; each with the reason.
 
@@ -89,7 +113,7 @@ def _tools(asked: Scenario, ground: PolicyContext) -> Tools | None:
     return Tools((found.facts[at].name, found.facts[at].supplier) for at in found.positions)
 
 
-def derive_scenarios(*configs: Config) -> tuple[Scenario, ...]:
+def derive_scenarios(*configs: Config) -> tuple[PolicyScenario, ...]:
     """Return the runs that the files distinguish: agent × owner or not × chat and sender × model × sandbox ×
     depth.
     """
@@ -97,7 +121,7 @@ def derive_scenarios(*configs: Config) -> tuple[Scenario, ...]:
     places = dict.fromkeys([(TERMINAL, "", ""), *(place for config in configs for place in _places(config))])
     models = dict.fromkeys(["", *(model for config in configs for model in _models(config))])
     return tuple(
-        Scenario(
+        PolicyScenario(
             agent=agent, owner=owner, channel=channel, group=group, sender=sender, model=model, sandbox=boxed, depth=depth
         )
         for agent, (channel, group, sender), model, owner, boxed, depth in product(

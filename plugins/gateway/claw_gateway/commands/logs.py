@@ -6,12 +6,11 @@ import sys
 import time
 from contextlib import closing
 from datetime import datetime
-from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any
 
 import typer
-from claw import UsageError, t
+from claw import UsageError, nearest, t
 from claw.runtime import document, home_of, on_terminal, parse_duration
 
 app = typer.Typer(add_completion=False)
@@ -41,7 +40,7 @@ def logs(
     from claw_gateway.process.logs import FILE, level_number
 
     if level not in _LEVELS:
-        near = "".join(get_close_matches(level.lower(), _LEVELS, 1, 0.5))
+        near = nearest(level, _LEVELS, 0.5)
         fix = "did you mean {near}?" if near else ""
         known = ", ".join(_LEVELS)
         raise UsageError(
