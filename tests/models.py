@@ -20,6 +20,7 @@ from claw.contracts.provider import (
     ToolSpec,
 )
 from claw.contracts.transcript import Assistant, Message, Text, User
+from claw.host.discovery import owners_in
 from claw.security.http_client import HttpClients
 
 KEY = "sk-of-this-test-0123456789abcdef"
@@ -33,7 +34,8 @@ def registered(
 ) -> dict[str, Provider]:
     """The providers that ``plugin`` answers with, by name; one with a wrong key as claw has it."""
     home = Path("/nowhere")
-    config = validate_source(ConfigSource(tree=dict(tree)), home, environ or {})
+    owners = owners_in({"CLAW_HOME": str(home)})
+    config = validate_source(ConfigSource(tree=dict(tree)), home, environ or {}, owners)
     seen = PluginConfig(config, plugin, network.client, home / plugin)
     sound = {one.name: one for one in import_module(f"claw_{plugin}").register_providers(seen)}
     return sound | {name: MisconfiguredProvider(name, why) for name, why in seen.failed_providers.items()}

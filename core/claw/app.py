@@ -177,7 +177,9 @@ class App:
         if before:
             settings = before.config.settings, self.config.settings
             linked = *before.host.linked, *self.host.linked
-            registry = replace(registry, channels=kept_channels(before.registry, registry, *settings, linked))
+            changed = discovery.reconfigured(self.host.standings, before.config.layout, self.config.layout)
+            kept = kept_channels(before.registry, registry, *settings, linked, changed)
+            registry = replace(registry, channels=kept)
         self.registry: Registry = registry
         self.runtime: Runtime = self._attach_approver(self._make_runtime(before, facts, disk))
         self.chat_commands = ChatCommands(self.host, self._worker, self.log)

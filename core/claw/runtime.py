@@ -33,13 +33,13 @@ _NAMES = {
         "PolicyContext Scenario judge_scenario model_of"
     ),
     # The config file
-    "claw.config.agents": "AgentSettings is_interpreter",
+    "claw.config.agents": "AgentSettings Model People Zone is_interpreter",
     "claw.config.channels": "QueueSettings",
-    "claw.config.checks": "webhooks_without_listener",
+    "claw.config.checks": "odd_people webhooks_without_listener",
     "claw.config.editor": "set_value",
     "claw.config.errors": "ConfigErrors ErrorFactory",
     "claw.config.loader": "Config load_config validate_section validate_source",
-    "claw.config.models": "Retention Settings",
+    "claw.config.models": "Settings",
     "claw.config.paths": "format_key split_key value_at",
     "claw.config.source": "CONFIG_FILE_NAMES ConfigSource find_config parse_config read_config",
     "claw.config.summary": (

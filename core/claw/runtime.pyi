@@ -97,12 +97,16 @@ from claw.cli.tools import (
 )
 from claw.config.agents import (
     AgentSettings as AgentSettings,
+    Model as Model,
+    People as People,
+    Zone as Zone,
     is_interpreter as is_interpreter,
 )
 from claw.config.channels import (
     QueueSettings as QueueSettings,
 )
 from claw.config.checks import (
+    odd_people as odd_people,
     webhooks_without_listener as webhooks_without_listener,
 )
 from claw.config.editor import (
@@ -119,7 +123,6 @@ from claw.config.loader import (
     validate_source as validate_source,
 )
 from claw.config.models import (
-    Retention as Retention,
     Settings as Settings,
 )
 from claw.config.paths import (

@@ -23,8 +23,8 @@ agents:
           allow: [ read,   write ]
     -   id: writer
         name: 'W'
-heartbeat:
-    every: 30m
+subagents:
+    maxConcurrent: 30
 
 tools: {deny: [gateway]}   # never
 """
@@ -45,8 +45,18 @@ def changed(before: str, after: str) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize(
     ("key", "value", "gone", "come"),
     [
-        ("heartbeat.every", "1h", ["    every: 30m"], ["    every: 1h"]),
-        ("agents.defaults.heartbeat.every", "1h", ["    every: 30m"], ["    every: 1h"]),
+        (
+            "subagents.maxConcurrent",
+            60,
+            ["    maxConcurrent: 30"],
+            ["    maxConcurrent: 60"],
+        ),
+        (
+            "agents.defaults.subagents.maxConcurrent",
+            60,
+            ["    maxConcurrent: 30"],
+            ["    maxConcurrent: 60"],
+        ),
         ("agents.list[writer].name", "X", ["        name: 'W'"], ["        name: 'X'"]),
         ("agents.list[1].name", "X", ["        name: 'W'"], ["        name: 'X'"]),
         (
@@ -55,7 +65,7 @@ def changed(before: str, after: str) -> tuple[list[str], list[str]]:
             ["tools: {deny: [gateway]}   # never"],
             ["tools: {deny: [gateway, exec]}   # never"],
         ),
-        ("gateway.port", 1234, [], ["gateway:", "    port: 1234"]),
+        ("models.leastContext", 1234, [], ["models:", "    leastContext: 1234"]),
         (
             "telegram.allowFrom[]",
             "7",
@@ -73,9 +83,9 @@ def test_only_the_lines_of_the_key_change(
 
 def test_what_is_so_already_is_not_written(path: Path) -> None:
     before = path.stat().st_mtime_ns
-    assert not editor.set_value(path, "heartbeat.every", "30m")
+    assert not editor.set_value(path, "subagents.maxConcurrent", 30)
     assert not editor.set_value(path, "tools.deny[]", "gateway")
-    assert not editor.unset_value(path, "gateway.port")
+    assert not editor.unset_value(path, "models.leastContext")
     assert path.stat().st_mtime_ns == before
 
 

@@ -15,6 +15,12 @@ from claw.config.paths import AGENT_KEYS, camel_case
 from claw.config.plugin_view import PluginConfig
 from claw.config.summary import outline_config
 from claw.contracts.errors import ConfigError, UsageError
+from claw.host.discovery import owners_in
+from claw.host.manifest import installed_plugins
+from claw_context.settings import CompactionSettings
+from claw_gateway.planned_settings import Heartbeat
+from claw_memory.settings import MemorySearch
+from claw_skills.settings import SkillSettings
 from hypothesis import given, strategies as st
 
 NUMBERS = st.dictionaries(
@@ -59,7 +65,7 @@ agents:
 def given_file(home: Path, text: str | dict[str, Any], environ: dict[str, str] | None = None) -> Config:
     path = home / ("config.yaml" if isinstance(text, str) else "config.json")
     path.write_text(text if isinstance(text, str) else json.dumps(text, indent=1), encoding="utf-8")
-    return load_config(home, {"HOME": "/home/me"} | (environ or {}))
+    return load_config(home, {"HOME": "/home/me"} | (environ or {}), owners_in({"CLAW_HOME": str(home)}))
 
 
 def refusal(home: Path, text: str) -> ConfigError:
@@ -87,8 +93,8 @@ class TestAgents:
         assert agent.settings.tools is not None and agent.settings.tools.profile == "coding"
         assert agent.settings.model is not None and agent.settings.model.fallbacks == ("openai/gpt-4o",)
         assert agent.settings.thinking_default == "low"
-        assert agent.settings.skills.allow == ("git", "code-review")
-        assert config.agent("research").settings.skills.allow == ("arxiv",)
+        assert agent.section("skills", SkillSettings).allow == ("git", "code-review")
+        assert config.agent("research").section("skills", SkillSettings).allow == ("arxiv",)
 
     def test_a_key_in_force_is_named_where_it_was_written(self, tmp_path: Path) -> None:
         config = given_file(tmp_path, SEEDS)
@@ -152,6 +158,8 @@ class TestAgents:
 class TestLayout:
     def test_every_short_key_is_a_key_of_the_agent_defaults(self) -> None:
         known = {field.alias for field in AgentSettings.model_fields.values()} | {"workspaceDir"}
+        manifests = [one.manifest for one in installed_plugins() if one.manifest]
+        known |= {key.removeprefix("agents.") for each in manifests for key in each.config_keys}
         assert known >= AGENT_KEYS
 
     def test_a_channel_at_the_top_is_read_below_channels_and_told_as_written(self, tmp_path: Path) -> None:
@@ -183,7 +191,7 @@ class TestLayout:
             tmp_path, "agents: {defaults: {thinking_default: high, memory_search: {max_results: 3}}}\n"
         )
         assert config.agent().settings.thinking_default == "high"
-        assert config.agent().settings.memory_search.max_results == 3
+        assert config.agent().section("memorySearch", MemorySearch).max_results == 3
         assert camel_case("dm_policy") == "dmPolicy" and camel_case("_x") == "_x"
 
     @pytest.mark.parametrize(
@@ -192,8 +200,7 @@ class TestLayout:
     )
     def test_durations_carry_their_unit(self, tmp_path: Path, written: str, seconds: int) -> None:
         config = given_file(tmp_path, f"heartbeat: {{every: {written}}}\n")
-        assert config.agent().settings.heartbeat is not None
-        assert config.agent().settings.heartbeat.every == seconds
+        assert config.agent().section("heartbeat", Heartbeat).every == seconds
 
     @pytest.mark.parametrize("written", ["30", "half an hour", "-5m", "true", "1h 30"])
     def test_a_duration_without_a_unit_is_refused_with_an_example(self, tmp_path: Path, written: str) -> None:
@@ -206,7 +213,10 @@ class TestLayout:
         config = given_file(
             tmp_path, f"compaction: {{memoryFlush: {{forceFlushTranscriptBytes: {written}}}}}\n"
         )
-        assert config.agent().settings.compaction.memory_flush.force_flush_transcript_bytes == size
+        assert (
+            config.agent().section("compaction", CompactionSettings).memory_flush.force_flush_transcript_bytes
+            == size
+        )
 
     def test_only_a_star_may_stand_without_its_list(self, tmp_path: Path) -> None:
         assert given_file(tmp_path, "tools: {allow: '*'}\n").settings.tools.allow == ("*",)
@@ -320,7 +330,8 @@ class TestErrors:
 
         told = ""
         try:
-            validate_source(ConfigSource(Path("config.json"), "", {key: value}), Path("home"), {})
+            read = ConfigSource(Path("config.json"), "", {key: value})
+            validate_source(read, Path("home"), {}, owners_in({"CLAW_HOME": "home"}))
         except ConfigError as refused:
             told = str(refused)
         assert key in told or not told

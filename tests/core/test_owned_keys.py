@@ -199,4 +199,5 @@ def test_the_schema_for_editors_holds_the_keys_of_plugins(weather: InstalledPlug
 
     assert whole["properties"]["weather"]["properties"]["city"]["default"] == "Bern"
     assert "umbrella" in whole["$defs"]["AgentSettings"]["properties"]
+    assert "umbrella" in whole["$defs"]["AgentEntry"]["properties"]
     assert whole["$defs"]["Wind"]["properties"]["knots"]["minimum"] == 0

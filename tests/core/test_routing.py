@@ -18,6 +18,7 @@ from claw.config import Config, validate_source
 from claw.config.source import ConfigSource
 from claw.contracts.errors import ConfigError, UsageError
 from claw.contracts.messages import Address, Inbound, Sender
+from claw.host.discovery import owners_in
 from claw.security.admission import Admission, decide_admission
 from hypothesis import given, settings, strategies as st
 
@@ -28,7 +29,9 @@ WORDS = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1,
 
 
 def config_of(**tree: Any) -> Config:
-    return validate_source(ConfigSource(Path("config.json"), "", tree), Path("home"), {})
+    return validate_source(
+        ConfigSource(Path("config.json"), "", tree), Path("home"), {}, owners_in({"CLAW_HOME": "home"})
+    )
 
 
 class TestKeys:

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from claw.cli.errors import report_error
 from claw.cli.main import app
-from claw.config.models import Retention
 from claw.contracts.errors import UsageError
 from claw.contracts.text import escape_controls
 from claw.contracts.transcript import (
@@ -39,6 +38,7 @@ from claw_sessions.index import SessionFile, list_sessions
 from claw_sessions.maintenance import apply_retention, bad_lines, plan_retention, repair_session
 from claw_sessions.render import passages
 from claw_sessions.search import search_sessions
+from claw_sessions.settings import Retention
 from hypothesis import given, settings, strategies as st
 from integration.test_manual import Example, examples, home_with
 from typer.testing import CliRunner, Result

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model_validator
 
-from claw.config.values import Duration, Names, Secret, Section, Size, section_default, validation_error
+from claw.config.values import Names, Secret, Section, section_default, validation_error
 
 Profile = Literal["minimal", "coding", "messaging", "full", "default"]
 
@@ -121,8 +121,6 @@ class ToolsSettings(ToolScope):
 
 
 Thinking = Literal["off", "minimal", "low", "medium", "high", "adaptive"]
-Ratio = Annotated[float, Field(gt=0, le=1)]
-Tokens = Annotated[int, Field(ge=0)]
 
 
 def _to_model_choice(value: Any) -> Any:
@@ -167,88 +165,6 @@ class ModelChoice(Section):
 Model = Annotated[ModelChoice, BeforeValidator(_to_model_choice, json_schema_input_type=str | ModelChoice)]
 
 
-class SkillSettings(Section):
-    """The skills that an agent has, and the folders they come from."""
-
-    allow: tuple[str, ...] | None = Field(None, description="Names of skills; absent = all, empty = none.")
-    extra_dirs: tuple[str, ...] = Field((), description="More folders to look for skills in.")
-    entries: dict[str, dict[str, Any]] = Field({}, description="By skill name: enabled, env, apiKey.")
-    max_in_prompt: int = Field(150, ge=0, description="How many skills the prompt lists.")
-    max_prompt_chars: int = Field(18_000, ge=0, description="Characters of the prompt that skills may take.")
-
-
-def _to_skills(value: Any) -> Any:
-    return {"allow": value} if isinstance(value, list | tuple) else value
-
-
-class MemoryFlushSettings(Section):
-    """A silent turn before compaction, in which the agent saves important facts."""
-
-    enabled: bool = True
-    soft_threshold_tokens: Tokens = Field(4000, description="How far before the threshold of compaction.")
-    force_flush_transcript_bytes: Size = Field(2 << 20, description="Flush when the transcript is larger.")
-    prompt: str | None = None
-    system_prompt: str | None = None
-
-
-class CompactionSettings(Section):
-    """Conditions and limits of the compaction of history."""
-
-    enabled: bool = Field(True, description="off: nothing is summarised; what does not fit is not shown.")
-    mode: Literal["default", "safeguard"] = Field(
-        "default", description="safeguard: when no model can summarise, the file keeps the past as it is."
-    )
-    trigger_ratio: Ratio = Field(0.8, description="Share of the window above which the past is compacted.")
-    reserve_tokens: Tokens = Field(
-        20_000, description="Kept free for the answer and the summary; at most half of the window."
-    )
-    reserve_tokens_floor: Tokens = Field(20_000, description="The reserve is never below this; 0 = no floor.")
-    keep_recent_tokens: Tokens = Field(20_000, description="The newest part, which is never summarised.")
-    max_history_share: Ratio = Field(0.5, description="Safeguard: share of the window that history may take.")
-    identifier_policy: Literal["strict", "off", "custom"] = "strict"
-    identifier_instructions: str | None = None
-    custom_instructions: str | None = Field(None, description="Added to what the summariser is told.")
-    model: str | None = Field(None, description="Model that writes summaries; absent = the agent's own.")
-    timeout_seconds: float = Field(180, gt=0, description="Longest wait for a summary, all tries together.")
-    memory_flush: MemoryFlushSettings = section_default()
-
-
-class SoftTrim(Section):
-    """Limits for cutting a long tool result: its head and tail are kept."""
-
-    max_chars: int = Field(5000, ge=0)
-    head_chars: int = Field(2000, ge=0)
-    tail_chars: int = Field(2000, ge=0)
-
-
-class HardClear(Section):
-    """Replacement of an old tool result by a placeholder."""
-
-    enabled: bool = True
-    placeholder: str = "[Old tool result removed to save space]"
-
-
-class PrunedTools(Section):
-    """Tools whose results may be cut."""
-
-    allow: Names | None = None
-    deny: Names = ()
-
-
-class ContextPruning(Section):
-    """Cut old tool results before a request, in memory only."""
-
-    mode: Literal["off", "cache-ttl"] = "off"
-    ttl: Duration = Field(3600.0, description="Only when the last request is older than this.")
-    keep_last_assistants: int = Field(3, ge=0)
-    soft_trim_ratio: Ratio = 0.7
-    hard_clear_ratio: Ratio = 0.85
-    min_prunable_tool_chars: int = Field(1000, ge=0)
-    tools: PrunedTools = section_default()
-    soft_trim: SoftTrim = section_default()
-    hard_clear: HardClear = section_default()
-
-
 class Subagents(Section):
     """Limits of the agents that an agent may start."""
 
@@ -258,49 +174,6 @@ class Subagents(Section):
     archive_after_minutes: int = Field(60, ge=0)
     model: Model | None = None
     thinking: Thinking | None = None
-
-
-class ActiveHours(Section):
-    """Start, end and time zone of the active hours."""
-
-    start: str | None = Field(None, pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="HH:MM.")
-    end: str | None = Field(
-        None, pattern=r"^(([01]\d|2[0-3]):[0-5]\d|24:00)$", description="HH:MM, not included."
-    )
-    timezone: Zone = Field("user", description="user, local or a name such as Asia/Shanghai.")
-
-
-class Heartbeat(Section):
-    """Turns that the scheduler starts."""
-
-    every: Duration = Field(1800.0, description="off, or at least 10s.")
-    active_hours: ActiveHours | None = None
-    model: Model | None = None
-    session: str = "main"
-    target: str = Field("last", description="Where to say it: last, none, or a channel.")
-    to: str | None = None
-    prompt: str | None = None
-    ack_max_chars: int = Field(300, ge=0)
-    light_context: bool = False
-
-    @field_validator("every")
-    @classmethod
-    def _not_a_busy_loop(cls, value: float) -> float:
-        if 0 < value < 10 or value < 0:
-            raise validation_error(
-                "must be at least 10s", "Write a longer time such as 30m; off or 0m switches it off"
-            )
-        return value
-
-
-class MemorySearch(Section):
-    """Settings of memory search."""
-
-    enabled: bool = True
-    provider: str | None = Field(None, description="Who embeds texts; absent = what is installed.")
-    model: str | None = None
-    citations: Literal["on", "off", "auto"] = "on"
-    max_results: int = Field(6, ge=1)
 
 
 class SandboxSettings(Section):
@@ -342,10 +215,6 @@ class AgentSettings(Section):
     )
     system_prompt: str | None = Field(None, description="Your instructions, at the head of the prompt.")
     tools: ToolsSettings | None = None
-    skills: Annotated[
-        SkillSettings,
-        BeforeValidator(_to_skills, json_schema_input_type=tuple[str, ...] | SkillSettings),
-    ] = section_default()
     thinking_default: Thinking = "off"
     tool_choice: str = Field(
         "auto", description="auto, none, required, or a tool, for a turn's first model call."
@@ -362,26 +231,11 @@ class AgentSettings(Section):
         "ask",
         description="The agent changing SOUL.md, AGENTS.md …: an owner is asked, it may, or it may not.",
     )
-    compaction: CompactionSettings = section_default()
-    context_pruning: ContextPruning = section_default()
     subagents: Subagents = section_default()
-    heartbeat: Heartbeat | None = None
-    memory_search: MemorySearch = section_default()
     sandbox: SandboxSettings = section_default()
     identity: Identity = section_default()
     user_timezone: Zone | None = None
     plugins: dict[str, dict[str, Any]] = Field({}, description="By plugin id: what it reads for this agent.")
-
-    @model_validator(mode="after")
-    def _reserve_fits_window(self) -> "AgentSettings":
-        reserve, window = self.compaction.reserve_tokens, self.context_tokens
-        if "reserve_tokens" in self.compaction.model_fields_set and window is not None and reserve >= window:
-            problem = "{reserve} tokens are reserved, but the context window is not larger than {window}"
-            at = ("compaction", "reserveTokens")
-            raise validation_error(
-                problem, "Reserve less than contextTokens", at=at, reserve=reserve, window=window
-            )
-        return self
 
 
 class AgentEntry(AgentSettings):

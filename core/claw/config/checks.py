@@ -97,7 +97,6 @@ def file_warnings(config: CheckedConfig) -> tuple[ConfigError, ...]:
     """Return warnings that need the file alone: empty keys, variables that are not set, jobs that cannot run."""
     return (
         *_unset_variables(config),
-        *_invalid_schedules(config),
         *_invalid_owners(config),
         *_invalid_ids(config),
         *{str(why): why for _, _, why in webhooks_without_listener(config)}.values(),
@@ -182,33 +181,25 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-def _invalid_schedules(config: CheckedConfig) -> Iterator[ConfigError]:
-    for index, job in enumerate(config.settings.cron.jobs):
-        if job.schedule is not None and not job.schedule_is_sound:
-            yield config.error_factory.error(
-                ("cron", "jobs", index, "schedule"),
-                "a schedule has five fields, and this one does not: the job is disabled",
-                "Write minute hour day month weekday, such as: 0 9 * * 1-5",
-            )
-
-
 def _invalid_owners(config: CheckedConfig) -> Iterator[ConfigError]:
     settings = config.settings
-    lists: tuple[tuple[Path, tuple[str, ...]], ...] = (
+    numbers = settings.agents.defaults.identity.owner_numbers
+    for path, people in (
         (("owners",), settings.owners),
-        (("agents", "defaults", "identity", "ownerNumbers"), settings.agents.defaults.identity.owner_numbers),
-        (("approvals", "approvers"), settings.approvals.approvers),
-    )
-    for path, people in lists:
-        for index, person in enumerate(people):
-            if ":" not in person and not person.startswith("+"):
-                fix = "Write channel:id, or a phone number with +"
-                yield config.error_factory.error(
-                    (*path, index), "{person} does not name a person", fix, person=person
-                )
-            else:
-                channel = person.partition(":")[0].strip().lower()
-                yield from _invalid_id(config, (*path, index), channel, person)
+        (("agents", "defaults", "identity", "ownerNumbers"), numbers),
+    ):
+        for index, problem, fix, values in odd_people(people):
+            yield config.error_factory.error((*path, index), problem, fix, **values)
+
+
+def odd_people(people: Iterable[str]) -> Iterator[tuple[int, str, str, dict[str, object]]]:
+    """Yield index, problem, fix and values of each entry of a list of owners or approvers that names nobody."""
+    for index, person in enumerate(people):
+        if ":" not in person and not person.startswith("+"):
+            fix = "Write channel:id, or a phone number with +"
+            yield index, "{person} does not name a person", fix, {"person": person}
+        elif values := _odd_id(person.partition(":")[0].strip().lower(), person):
+            yield index, *_NO_ID, values
 
 
 def webhooks_without_listener(config: CheckedConfig) -> Iterator[tuple[str, str, ConfigError]]:
@@ -254,14 +245,25 @@ def _invalid_ids(config: CheckedConfig) -> Iterator[ConfigError]:
                     )
 
 
+_NO_ID = (
+    "{id} is not a stable id and matches nobody: on {channel} an id looks like {like}",
+    "Let the person write to the bot; claw pairing list then shows the id",
+)
+
+
 def _invalid_id(config: CheckedConfig, path: Path, channel: str, person: str) -> Iterator[ConfigError]:
+    if values := _odd_id(channel, person):
+        problem, fix = _NO_ID
+        yield config.error_factory.error(path, problem, fix, **values)
+
+
+def _odd_id(channel: str, person: str) -> dict[str, object]:
+    """Return the values of the warning about an id that its service cannot have written; empty when it may have."""
     written = person.strip()
     head, colon, rest = written.partition(":")
     id = rest.strip() if colon and head.strip().lower() == channel else written
-    if id not in ("", "*") and not id.startswith("+") and (like := example_unless_id(channel, id)):
-        problem = "{id} is not a stable id and matches nobody: on {channel} an id looks like {like}"
-        fix = "Let the person write to the bot; claw pairing list then shows the id"
-        yield config.error_factory.error(path, problem, fix, id=id, channel=channel, like=like)
+    like = "" if id in ("", "*") or id.startswith("+") else example_unless_id(channel, id)
+    return {"id": id, "channel": channel, "like": like} if like else {}
 
 
 def _open_channels(config: CheckedConfig) -> Iterator[ConfigError]:

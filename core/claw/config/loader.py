@@ -58,6 +58,7 @@ class Agent:
     :param key: its key in the file: ``agents.list[0]``, or ``agents.defaults`` when it is not listed.
     :param own: the sections that it overrides.
     :param short: section of the defaults → its short form, for those written at the top level of the file.
+    :param read: returns the value of a plugin's key, as a model.
     """
 
     id: str
@@ -69,6 +70,19 @@ class Agent:
     key: str
     overridden: frozenset[str] = frozenset()
     short_keys: Mapping[str, str] = field(default_factory=dict)
+    read: Callable[[str, type[Any]], Any] = field(
+        default=lambda key, model: model(), repr=False, compare=False
+    )
+
+    def section(self, key: str, model: type[M]) -> M:
+        """Return the effective value of a key that a plugin owns as ``agents.KEY``; all defaults when it is not set.
+
+        A section of the agent replaces the same section of the defaults.
+
+        :raises ConfigError: a key in it is wrong, or a required one is missing.
+        """
+        found: M = self.read(key, model)
+        return found
 
     def key_of(self, section: str) -> str:
         """Return the key of the effective ``section``: ``agents.list[0].tools``, ``agents.defaults.tools``.
@@ -127,30 +141,34 @@ class Config:
         :param key: dotted, as in ``configKeys``.
         :raises ConfigError: a key in it is wrong, or a required one is missing.
         """
-        found = self._owned_at(tuple(key.split(".")), model)
-        if found is None:
-            found = model() if issubclass(model, RootModel) else self._as(model, {}, tuple(key.split(".")))
-        return found
+        return self._or_default(self._owned_at(tuple(key.split(".")), model), key, model)
 
     def agent_sections(self, key: str, model: type[M]) -> dict[str, M]:
         """Return agent id → the value of a key that a plugin owns as ``agents.KEY``, of each agent that has one.
 
         :raises ConfigError: a key in it is wrong, or a required one is missing.
         """
-        steps, found = tuple(key.split(".")), dict[str, M]()
-        for index, id in enumerate(self.agent_ids):
-            written = value_at(self.layout.tree, ("agents", "list", index), {})
-            is_own = steps[0] in map(camel_case, written)
-            place: KeyPath = ("agents", "list", index) if is_own else ("agents", "defaults")
-            if (value := self._owned_at((*place, *steps), model)) is not None:
-                found[id] = value
-        return found
+        found = ((id, self._agent_section(index, key, model)) for index, id in enumerate(self.agent_ids))
+        return {id: value for id, value in found if value is not None}
+
+    def _agent_section(self, index: int, key: str, model: type[M]) -> M | None:
+        steps = tuple(key.split("."))
+        written = value_at(self.layout.tree, ("agents", "list", index), {})
+        is_own = steps[0] in map(camel_case, written)
+        place: KeyPath = ("agents", "list", index) if is_own else ("agents", "defaults")
+        return self._owned_at((*place, *steps), model)
 
     def _owned_at(self, wanted: KeyPath, model: type[M]) -> M | None:
         for path, value in self.owned.items():
             if tuple(camel_case(step) if isinstance(step, str) else step for step in path) == wanted:
-                return value if isinstance(value, model) else self._as(model, value, path)
+                is_read = isinstance(value, model)
+                return value if is_read else self._as(model, value_at(self.layout.tree, path), path)
         return None
+
+    def _or_default(self, found: M | None, key: str, model: type[M]) -> M:
+        if found is not None:
+            return found
+        return model() if issubclass(model, RootModel) else self._as(model, {}, tuple(key.split(".")))
 
     def _as(self, model: type[M], value: Any, path: KeyPath) -> M:
         return validate_section(
@@ -206,9 +224,22 @@ class Config:
             has_configured_workspace=bool(named),
             settings=settings,
             key=format_key(self.layout.as_written(("agents", "list", index))) if entry else "agents.defaults",
-            overridden=frozenset(camel_case(name) for name in own),
+            overridden=frozenset(map(camel_case, value_at(self.layout.tree, ("agents", "list", index), {}))),
             short_keys=short,
+            read=self._section_reader(index),
         )
+
+    def _section_reader(self, index: int) -> Callable[[str, type[M]], M]:
+        known: dict[tuple[str, type[Any]], Any] = {}
+
+        def read(key: str, model: type[M]) -> M:
+            if (key, model) not in known:
+                found = self._agent_section(index, key, model)
+                known[key, model] = self._or_default(found, key, model)
+            value: M = known[key, model]
+            return value
+
+        return read
 
     def _resolve_folder(self, written: str) -> Path:
         """Resolve a folder: ``~`` is the user's home, a relative path starts in ``CLAW_HOME``."""
@@ -273,7 +304,15 @@ def _validate_owned(
                 errors.append(teller.error(path, "{why}", unread.fix, why=unread.problem))
                 continue
             try:
-                owned[path] = validate_section(model, value, teller, home=home, environ=environ, base=path)
+                owned[path] = validate_section(
+                    model,
+                    value,
+                    teller,
+                    home=home,
+                    environ=environ,
+                    base=path,
+                    beside=value_at(tree, path[:-1]),
+                )
             except ConfigError as wrong:
                 errors += wrong.errors if isinstance(wrong, ConfigErrors) else [wrong]
     return owned, errors
@@ -287,13 +326,17 @@ def validate_section(
     home: Path,
     environ: Mapping[str, str],
     base: KeyPath = (),
+    beside: Mapping[str, Any] | None = None,
 ) -> M:
     """Validate ``tree``, the part of the file at ``base``, as ``model``. Errors name key and line.
 
+    :param beside: the section with ``base`` in it, for validators: ``info.context["beside"]``, its keys in camelCase.
     :raises ConfigError: one or several keys are wrong.
     """
+    near = {camel_case(str(name)): value for name, value in (beside or {}).items()}
+    context = {"environ": environ, "home": home, "beside": near}
     try:
-        return model.model_validate(substitute_all(tree, environ), context={"environ": environ, "home": home})
+        return model.model_validate(substitute_all(tree, environ), context=context)
     except ValidationError as found:
         raise combine_errors(teller.errors(found, model, base)) from None
 
@@ -311,9 +354,9 @@ def schema(manifests: Iterable[Any] = (), owned: OwnedModels | None = None) -> d
     whole: dict[str, Any] = {"$schema": DIALECT, **Settings.model_json_schema(by_alias=True)}
     whole["title"] = "claw config"
     sections, top = whole["$defs"], whole["properties"]
+    add_owned_schemas(whole, owned or {})
     for key in sorted(AGENT_KEYS & sections["AgentSettings"]["properties"].keys()):
         top[key] = {"$ref": f"#/$defs/AgentSettings/properties/{key}"}
-    add_owned_schemas(whole, owned or {})
     for manifest in manifests:
         own = manifest.config_schema
         if not own:
@@ -335,14 +378,16 @@ def add_owned_schemas(whole: dict[str, Any], owned: OwnedModels) -> None:
         own: dict[str, Any] = model_of().model_json_schema(by_alias=True) if model_of else {}
         whole["$defs"] |= own.pop("$defs", {})
         first, *steps = key.split(".")
+        holders: list[dict[str, Any] | None] = [whole]
         if first == "agents":
-            holder: dict[str, Any] | None = whole["$defs"]["AgentSettings"]
+            holders = [whole["$defs"]["AgentSettings"], whole["$defs"]["AgentEntry"]]
         else:
-            holder, steps = whole, [first, *steps]
+            steps = [first, *steps]
         for step in steps[:-1]:
-            holder = holder and _described(whole, holder.get("properties", {}).get(step))
-        if holder is not None:
-            holder.setdefault("properties", {}).setdefault(steps[-1], own)
+            holders = [each and _described(whole, each.get("properties", {}).get(step)) for each in holders]
+        for holder in holders:
+            if holder is not None:
+                holder.setdefault("properties", {}).setdefault(steps[-1], own)
 
 
 def _described(whole: dict[str, Any], place: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -1,6 +1,5 @@
 """Models of the whole config file, and the base classes for sections of providers."""
 
-import ipaddress
 import re
 from typing import Annotated, Any, Literal
 
@@ -17,7 +16,7 @@ from pydantic import (
 
 from claw.config.agents import Agents, People, ToolsSettings
 from claw.config.channels import AnyChannel, QueueSettings, with_token_defaults
-from claw.config.values import Duration, Names, Secret, Section, Size, section_default, validation_error
+from claw.config.values import Secret, Section, Size, section_default, validation_error
 
 ToolMode = Literal["native", "prompt", "none"]
 
@@ -77,16 +76,6 @@ def _kinds_of_chat(value: Any) -> Any:
     )
 
 
-class Retention(Section):
-    """Compression and removal of conversations that were reset or deleted. By default they are kept as they are."""
-
-    compress_after: Duration = Field(0.0, ge=0, description="Age at which one is compressed; off: never.")
-    remove_after: Duration = Field(0.0, ge=0, description="Age at which one is removed for good; off: never.")
-    max_size: Size | None = Field(
-        None, description="Of all of them together: beyond it the oldest are removed for good."
-    )
-
-
 class SessionSettings(Section):
     """``session``."""
 
@@ -101,14 +90,6 @@ class SessionSettings(Section):
     ] = Field({}, description="In place of session.reset, key by key, for one kind of chat.")
     reset_by_channel: dict[str, Reset] = Field({}, description="Likewise for one channel; it goes first.")
     idle_minutes: int | None = Field(None, ge=1, description="Where no reset names idleMinutes.")
-    keep: Retention = section_default()
-
-
-_PLACEHOLDERS = re.compile(
-    r"(change.?me|example|placeholder|secret|password|token|test|todo|your.*|x+|<.*>|1234.*|admin|default)",
-    re.I,
-)
-MIN_TOKEN_CHARS = 16
 
 
 class AuthProfile(Section):
@@ -196,100 +177,6 @@ class PluginsSettings(Section):
     slots: Slots = section_default()
 
 
-class GatewayAuth(Section):
-    """Authentication of callers of the gateway."""
-
-    mode: Literal["token", "none"] = "token"
-    token: Secret | None = None
-
-
-def _is_loopback(bind: str) -> bool:
-    if bind in ("loopback", "localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(bind.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-class GatewaySettings(Section):
-    """``gateway``: the process that serves channels."""
-
-    bind: str = Field("127.0.0.1", description="Address to listen on; open ones need a token.")
-    port: int = Field(18789, ge=0, le=65535, description="Port to listen on; 0 = any free one.")
-    auth: GatewayAuth = section_default()
-    allow_origins: tuple[str, ...] = Field((), description="Web pages that may call.")
-
-    @model_validator(mode="after")
-    def _open_bind_needs_token(self) -> "GatewaySettings":
-        token = self.auth.token
-        if not _is_loopback(self.bind):
-            if self.auth.mode == "none" or token is None:
-                fix = "Set gateway.auth.token, or bind to loopback (127.0.0.1)"
-                open_to_all = "{bind} is reachable from the network and no token is set"
-                raise validation_error(open_to_all, fix, at=("auth",), bind=self.bind)
-            _check_token(token)
-        if "*" in self.allow_origins and (self.auth.mode == "none" or not token):
-            problem = (
-                "every web origin (*) is allowed and no token is set: any web page could control the gateway"
-            )
-            raise validation_error(
-                problem, "Name the origins, or set gateway.auth.token", at=("allowOrigins",)
-            )
-        return self
-
-
-def _check_token(token: Secret) -> None:
-    at = ("auth", "token")
-    if token.empty:
-        raise validation_error(
-            "the token is empty", "Write a long random token, or a reference to one", at=at
-        )
-    text = "" if token.missing else token.reveal()
-    if not token.missing and (_PLACEHOLDERS.fullmatch(text) or len(text) < MIN_TOKEN_CHARS):
-        fix = "Use at least {count} random characters"
-        raise validation_error(
-            "the token is weak: a placeholder, or too short", fix, at=at, count=MIN_TOKEN_CHARS
-        )
-
-
-class Hooks(Section):
-    """``hooks``: messages that other programs post."""
-
-    enabled: bool = False
-    path: str = "/hooks"
-    token: Secret | None = None
-    allow_request_session_key: bool = False
-
-    @model_validator(mode="after")
-    def _posting_needs_token(self) -> "Hooks":
-        if (self.enabled or self.allow_request_session_key) and (self.token is None or self.token.empty):
-            problem = "the token is empty, so anyone could post"
-            raise validation_error(problem, "Write a long random token", at=("token",))
-        return self
-
-
-class CronJob(Section):
-    """One scheduled job."""
-
-    id: str = Field(min_length=1)
-    enabled: bool = True
-    schedule: str | None = Field(None, description="Five cron fields: minute hour day month weekday.")
-    prompt: str = ""
-
-    @property
-    def schedule_is_sound(self) -> bool:
-        """True if the schedule has five fields, or is absent: then something else starts the job."""
-        return self.schedule is None or len(self.schedule.split()) == 5
-
-
-class Cron(Section):
-    """``cron``."""
-
-    enabled: bool = True
-    jobs: tuple[CronJob, ...] = ()
-
-
 def _check_patterns(value: tuple[str, ...]) -> tuple[str, ...]:
     for index, pattern in enumerate(value):
         try:
@@ -327,16 +214,6 @@ class Messages(Section):
     silent_token: str = Field("NO_REPLY", min_length=1, description="An answer of only this is not sent.")
     queue: QueueSettings = section_default()
     lanes: LaneSettings = section_default()
-
-
-class ApprovalSettings(Section):
-    """``approvals``: tool calls that a person must allow."""
-
-    tools: Names = Field(
-        (), description="Tools (names, groups, patterns) of which every call is asked about."
-    )
-    approvers: People = Field((), description="Who may allow, channel:id; empty = the owners.")
-    timeout: Duration = Field(600.0, gt=0, description="After it nobody has allowed: the call is refused.")
 
 
 class PromptSettings(Section):
@@ -396,11 +273,7 @@ class Settings(Section):
     owners: People = Field((), description="People who may do everything: channel:id.")
     prompt: PromptSettings = section_default()
     session: SessionSettings = section_default()
-    gateway: GatewaySettings = section_default()
-    hooks: Hooks = section_default()
-    cron: Cron = section_default()
     logging: Logging = section_default()
     messages: Messages = section_default()
-    approvals: ApprovalSettings = section_default()
     bindings: tuple[Binding, ...] = ()
     models: ModelsSettings = section_default()

@@ -13,9 +13,9 @@ from claw.i18n import t
 FIRST_PARTY: Mapping[str, Mapping[str, Any]] = json.loads(
     FilePath(__file__).with_name("first_party.json").read_bytes()
 )
-"""Plugin ids of claw's own, with ``package`` (empty = not released), ``commands``, ``chatCommands`` and
-``configKeys``: data for hints.
-Only their packages may use these ids."""
+"""Plugin ids of claw's own, with ``package`` (empty = not released), ``commands``, ``chatCommands`` and ``configKeys``:
+data for hints; ``configModels``: those of the keys whose values core does not describe. Only their packages may use
+these ids."""
 
 ANY_ENDPOINT = "*"
 """In a manifest's ``providers``: the plugin serves every ``providers.NAME`` with a ``baseUrl`` that no other serves."""

@@ -253,12 +253,18 @@ def specified_by(module: Any, taken: Mapping[str, str]) -> list[str]:
 
 
 def kept_channels(
-    before: Registry, after: Registry, old: "Settings", new: "Settings", linked: Iterable[frozenset[str]]
+    before: Registry,
+    after: Registry,
+    old: "Settings",
+    new: "Settings",
+    linked: Iterable[frozenset[str]],
+    reconfigured: Iterable[str] = (),
 ) -> dict[str, Contribution[Channel]]:
     """Return the channels of ``after``, each as in ``before`` when nothing that it reads has changed; pure.
 
     :param linked: groups of plugins that hold objects of each other (routes of the HTTP listener, say): they change
         together.
+    :param reconfigured: plugins of which a key of the file has changed that they own beside their sections.
     """
     mine, entries = before.channels, (old.plugins.entries, new.plugins.entries)
     same = {
@@ -268,9 +274,9 @@ def kept_channels(
         and mine[key].plugin == one.plugin
         and not isinstance(mine[key].value, UnavailableChannel)
         and old.channels.get(one.value.name) == new.channels.get(one.value.name)
-        and old.gateway == new.gateway
     }
     renewed = {id for id in {*entries[0], *entries[1]} if entries[0].get(id) != entries[1].get(id)}
+    renewed |= {*reconfigured}
     changed = renewed | {one.plugin for key, one in {**mine, **after.channels}.items() if key not in same}
     for _ in (groups := tuple(linked)):  # links can be chained
         for group in groups:

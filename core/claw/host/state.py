@@ -16,7 +16,7 @@ from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LO
 from claw.contracts.errors import ConfigError, PluginError
 from claw.host.health import FAILED, LoadFailure
 from claw.host.manifest import API_VERSION, InstalledPlugin, Manifest, api_matches, providers_of
-from claw.i18n import t
+from claw.i18n import add_translations, t
 from claw.policy.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
 
 if TYPE_CHECKING:
@@ -314,16 +314,6 @@ def require_plugins(plugin_states: Sequence[PluginState]) -> None:
             raise PluginError(one.id, stage, "is required, and {why}", "{advice}", why=problem, advice=mend)
 
 
-OWNED_ELSEWHERE = (
-    "budgets",
-    "models.cooldowns",
-    "models.wait",
-    "tools.loopDetection",
-    "agents.tools.loopDetection",
-)
-"""Keys of claw's own plugins whose values only their plugin describes."""
-
-
 def config_key_errors(config: "Config", plugin_states: Sequence[PluginState]) -> list[ConfigError]:
     """Return an error for each key of the file that has no effect because no plugin that owns it is in use.
 
@@ -376,7 +366,8 @@ def owned_models(plugin_states: Sequence[PluginState], seconds: float = IMPORT_S
         :func:`config_key_errors` refuses.
     :param seconds: how long an import may take.
     """
-    models: dict[str, Callable[[], type[BaseModel]] | None] = dict.fromkeys(OWNED_ELSEWHERE)
+    ours = (key for about in FIRST_PARTY.values() for key in about.get("configModels", ()))
+    models: dict[str, Callable[[], type[BaseModel]] | None] = dict.fromkeys(ours)
     for one in plugin_states:
         for key, name in one.found.manifest.config_models.items() if one.found.manifest else ():
             usable = one.to_load.state in (LOADED, IDLE)
@@ -400,6 +391,7 @@ def _import_model(found: InstalledPlugin, key: str, name: str, seconds: float) -
     try:
         if module.partition(".")[0] != found.package.partition(".")[0]:
             raise ImportError(f"{module} is not in its package {found.package}")
+        add_translations(found.package)
         model: type[BaseModel] = getattr(run_bounded(partial(import_module, module), seconds), attribute)
         return model
     except BaseException as why:

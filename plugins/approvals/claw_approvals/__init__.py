@@ -15,8 +15,9 @@ def register_approvers(config: "PluginConfig") -> "Iterable[Approver]":
     from claw.runtime import configured_owners
 
     from claw_approvals.approvals import Approvals
+    from claw_approvals.settings import ApprovalSettings
 
-    settings = config.settings.approvals
+    settings = config.section("approvals", ApprovalSettings)
     return [
         Approvals(
             config.database,
@@ -31,7 +32,9 @@ def register_approvers(config: "PluginConfig") -> "Iterable[Approver]":
 @hookimpl
 def register_reviewers(config: "PluginConfig") -> "Iterable[Reviewer]":
     """Ask about the tools of ``approvals.tools``."""
-    words = config.settings.approvals.tools
+    from claw_approvals.settings import ApprovalSettings
+
+    words = config.section("approvals", ApprovalSettings).tools
     if not words:
         return []
     from claw_approvals.rules import ApprovalRule

@@ -43,6 +43,7 @@ from claw_context.budget import ContextBudget
 from claw_context.cut import cut_at, cut_point
 from claw_context.digest import digest
 from claw_context.instructions import extra_instructions
+from claw_context.settings import CompactionSettings
 from claw_context.split import prune_history
 from claw_context.summary import MAX_CALLS, Summary, SummaryTask, WriteSummary, summarise
 
@@ -201,7 +202,7 @@ async def summarise_plan(
 
     :param focus: the topic that the person who asked for it wants kept.
     """
-    settings = turn.agent.settings.compaction
+    settings = turn.agent.section("compaction", CompactionSettings)
     budget = ContextBudget.from_settings(settings, turn.window_tokens)
     total, kept = plan.tokens
     if total - kept < _MIN_GAIN_TOKENS:
@@ -272,7 +273,9 @@ async def compact_session(
     session: Session = turn.session
     messages, id, standing = session.messages, session.id, session.history.compactions
     costs = [estimate_tokens(message) for message in messages]
-    budget = ContextBudget.from_settings(turn.agent.settings.compaction, turn.window_tokens)
+    budget = ContextBudget.from_settings(
+        turn.agent.section("compaction", CompactionSettings), turn.window_tokens
+    )
     plan = plan_compaction(messages, costs, session, min(budget.keep_recent, sum(costs) // 2))
     if plan is None:
         return None
@@ -366,12 +369,12 @@ def has_summary_model(turn: TurnView, aliases: Mapping[str, str]) -> bool:
 
 
 def _summary_models(turn: TurnView, aliases: Mapping[str, str]) -> Sequence[ModelRef]:
-    chosen, models = turn.agent.settings.compaction.model, turn.models
+    chosen, models = turn.agent.section("compaction", CompactionSettings).model, turn.models
     if chosen:
         models = candidates(chosen, str(turn.models[0]), (), aliases)
     return tuple(model for model in models if model.provider != _OFFLINE) or models
 
 
 def _summary_window(turn: TurnView, aliases: Mapping[str, str]) -> int:
-    own = turn.agent.settings.compaction.model
+    own = turn.agent.section("compaction", CompactionSettings).model
     return turn.window_of(_summary_models(turn, aliases)[0]) if own else turn.window_tokens

@@ -46,6 +46,7 @@ from claw_context.budget import ContextBudget, flush_is_due
 from claw_context.cut import TokenCosts, cut_point, shorten_to_fit
 from claw_context.digest import digest
 from claw_context.pruning import Pruning, prune
+from claw_context.settings import CompactionSettings, ContextPruning
 
 PROMPT_SHARE = 0.8
 """Share of the window for instructions and history together when nothing is compacted; the rest is for the
@@ -117,7 +118,9 @@ class ContextView:
         self._session: Session = turn.session
         self._is_aside = is_aside
         self._settings = turn.agent.settings
-        budget = ContextBudget.from_settings(self._settings.compaction, turn.window_tokens)
+        self._compaction = turn.agent.section("compaction", CompactionSettings)
+        self._pruning = turn.agent.section("contextPruning", ContextPruning)
+        budget = ContextBudget.from_settings(self._compaction, turn.window_tokens)
         self._budget = replace(budget, enabled=budget.enabled and not is_aside)
         past, at = history
         self._at = at
@@ -167,7 +170,7 @@ class ContextView:
 
     async def _compact_if_due(self, messages: Sequence[Message]) -> None:
         """Flush memory and compact the history if their thresholds are reached."""
-        budget, past, flush = self._budget, self._session.history, self._settings.compaction.memory_flush
+        budget, past, flush = self._budget, self._session.history, self._compaction.memory_flush
         tokens = self._tokens(messages)
         if self._is_first:
             self._prune_if_cold()
@@ -186,7 +189,7 @@ class ContextView:
         """Return true if the file grew so much since the last flush that a flush is due at any window usage."""
         last = self._session.history.flush
         grown = self._session.size_bytes - (last.size_bytes if last else 0)
-        return bool(grown >= self._settings.compaction.memory_flush.force_flush_transcript_bytes)
+        return bool(grown >= self._compaction.memory_flush.force_flush_transcript_bytes)
 
     async def _reduce(self, messages: Sequence[Message]) -> bool:
         """Shrink the request one step after "too long"; return False when no step is left.
@@ -311,7 +314,7 @@ class ContextView:
         """Shorten old tool results if the provider's cache has expired; keep the short form, so that the next
         cache can hold.
         """
-        settings, answered = self._settings.context_pruning, None
+        settings, answered = self._pruning, None
         if settings.mode == "cache-ttl":
             answered = self._session.last_answer_at
         if answered is None or self._session.now - answered <= settings.ttl:

@@ -33,6 +33,7 @@ from claw.runtime import Session, quoted_foreign, within, zone_of
 
 from claw_context.compaction import has_summary_model, total_usage
 from claw_context.engine import ContextView, FlushCall, History, SharedState, has_unsaved, record_flush
+from claw_context.settings import CompactionSettings
 
 WRITE_TOOL = "write"
 MAX_FLUSH_STEPS = 6
@@ -51,7 +52,7 @@ else can be changed now. Leave out what only mattered for a moment, and every se
 async def flush_before_reset(turn: TurnView, shared: SharedState) -> None:
     """Save what matters of a conversation that is about to be reset, unless all of it was saved before."""
     session: Session = turn.session
-    compaction = turn.agent.settings.compaction
+    compaction = turn.agent.section("compaction", CompactionSettings)
     wanted = compaction.enabled and compaction.memory_flush.enabled and can_flush(turn, shared)
     if not wanted or not has_unsaved(session):
         return
@@ -78,7 +79,7 @@ async def run_flush(
     :param turn: the turn that is about to go on.
     :returns: its usage.
     """
-    settings = turn.agent.settings.compaction
+    settings = turn.agent.section("compaction", CompactionSettings)
     moment = datetime.fromtimestamp(turn.session.now, zone_of(turn.agent.settings.user_timezone))
     path = turn.memory_folder / f"{moment:%Y-%m-%d}.md"
     flush, files = settings.memory_flush, turn.memory_files()

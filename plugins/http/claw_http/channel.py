@@ -28,7 +28,7 @@ from claw_http.front import HttpApp
 from claw_http.listener import Listener
 from claw_http.openai import Picture
 from claw_http.origins import listening_address
-from claw_http.settings import HttpSettings
+from claw_http.settings import GatewaySettings, HttpSettings
 from claw_http.waiting import PendingRequest, PendingRequests
 
 _KEYS = 4096  # maximum of remembered delivery keys; a repeat comes at once or never
@@ -72,7 +72,7 @@ class HttpChannel:
 
         :raises ClawError: the address is not available.
         """
-        gateway = self._config.settings.gateway
+        gateway = self._config.section("gateway", GatewaySettings)
         listener = Listener(HttpApp(self._config, self._settings, self.api.paths, self._touch))
         address = listening_address(gateway.bind)
         self._door = inbox
@@ -91,7 +91,7 @@ class HttpChannel:
 
     async def diagnose(self) -> Sequence[Finding]:
         """Report if no caller of the API can authenticate; webhooks have secrets of their own."""
-        token = self._config.settings.gateway.auth.token
+        token = self._config.section("gateway", GatewaySettings).auth.token
         if not self._settings.admits_callers or (token and not token.empty):
             return []
         fix = t("claw config set gateway.auth.token TOKEN (16 random characters or more)")

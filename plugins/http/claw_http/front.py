@@ -23,7 +23,7 @@ from claw_http.attempts import Attempts, canonical
 from claw_http.bodies import Incoming, Receive
 from claw_http.openai import BadRequest, encoded
 from claw_http.origins import host_fits, names, origin_fits
-from claw_http.settings import HttpSettings
+from claw_http.settings import GatewaySettings, HttpSettings
 
 OWN_BODY_BYTES, OWN_BODY_SECONDS = 20 << 20, 30.0
 ROUTE_SECONDS = 60.0
@@ -74,6 +74,7 @@ class HttpApp:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config, self._settings, self._own = config, settings, own
+        self._gateway = config.section("gateway", GatewaySettings)
         self._touch, self._now = seen, now
         self._attempts, self._bodies, self._unread = Attempts(), bodies.BodyReader(), ""
         self._routes: dict[str, tuple[str, WebRoute]] = {}
@@ -118,7 +119,7 @@ class HttpApp:
 
     def _judge_names(self, head: WebRequest, is_own: bool) -> None:
         """Check ``Host`` and ``Origin``. A webhook may use any name: its caller authenticates otherwise."""
-        gateway = self._config.settings.gateway
+        gateway = self._gateway
         host, origin = head.headers.get("host"), head.headers.get("origin")
         ours = host_fits(host, gateway.bind, names(self._settings.hosts, gateway.allow_origins))
         if is_own and not ours:
@@ -167,7 +168,7 @@ class HttpApp:
     async def _ask_own(
         self, own: OwnRoute, head: WebRequest, incoming: Incoming, line: "_ResponseWriter"
     ) -> None:
-        line.headers = page = _page_headers(head, own, self._config.settings.gateway.allow_origins)
+        line.headers = page = _page_headers(head, own, self._gateway.allow_origins)
         if head.method == "OPTIONS" and page and "access-control-request-method" in head.headers:
             await line.send(WebAnswer(204))
             return
@@ -204,7 +205,7 @@ class HttpApp:
         if shown is None and open_:
             return False
         try:
-            secret = self._config.settings.gateway.auth.token
+            secret = self._gateway.auth.token
             token, self._unread = secret.reveal() if secret else "", ""
         except ConfigError as why:
             if str(why) != self._unread:  # once, not per request

@@ -1,9 +1,13 @@
-"""``channels.http``: the settings of the listener. Its address and token stand in ``gateway``."""
+"""``channels.http`` and ``gateway``: the settings of the listener, its address and its token."""
 
+import re
 from typing import Literal, Self
 
-from claw import ChannelConfig
+from claw import ChannelConfig, Secret, Section, is_loopback
+from claw.runtime import section_default, validation_error
 from pydantic import Field, model_validator
+
+from claw_http.origins import listening_address
 
 CALLER = "api"
 """The stable id of all callers with the gateway's token."""
@@ -40,3 +44,58 @@ class HttpSettings(ChannelConfig):
         if self.dm_policy == "open":
             return True
         return self.dm_policy != "disabled" and bool({CALLER, f"http:{CALLER}"} & set(self.allow_from))
+
+
+_PLACEHOLDERS = re.compile(
+    r"(change.?me|example|placeholder|secret|password|token|test|todo|your.*|x+|<.*>|1234.*|admin|default)",
+    re.I,
+)
+MIN_TOKEN_CHARS = 16
+
+
+class GatewayAuth(Section):
+    """Authentication of callers of the gateway."""
+
+    mode: Literal["token", "none"] = "token"
+    token: Secret | None = None
+
+
+class GatewaySettings(Section):
+    """``gateway``: the process that serves channels."""
+
+    bind: str = Field("127.0.0.1", description="Address to listen on; open ones need a token.")
+    port: int = Field(18789, ge=0, le=65535, description="Port to listen on; 0 = any free one.")
+    auth: GatewayAuth = section_default()
+    allow_origins: tuple[str, ...] = Field((), description="Web pages that may call.")
+
+    @model_validator(mode="after")
+    def _open_bind_needs_token(self) -> "GatewaySettings":
+        token = self.auth.token
+        if not is_loopback(listening_address(self.bind)):
+            if self.auth.mode == "none" or token is None:
+                fix = "Set gateway.auth.token, or bind to loopback (127.0.0.1)"
+                open_to_all = "{bind} is reachable from the network and no token is set"
+                raise validation_error(open_to_all, fix, at=("auth",), bind=self.bind)
+            _check_token(token)
+        if "*" in self.allow_origins and (self.auth.mode == "none" or not token):
+            problem = (
+                "every web origin (*) is allowed and no token is set: any web page could control the gateway"
+            )
+            raise validation_error(
+                problem, "Name the origins, or set gateway.auth.token", at=("allowOrigins",)
+            )
+        return self
+
+
+def _check_token(token: Secret) -> None:
+    at = ("auth", "token")
+    if token.empty:
+        raise validation_error(
+            "the token is empty", "Write a long random token, or a reference to one", at=at
+        )
+    text = "" if token.missing else token.reveal()
+    if not token.missing and (_PLACEHOLDERS.fullmatch(text) or len(text) < MIN_TOKEN_CHARS):
+        fix = "Use at least {count} random characters"
+        raise validation_error(
+            "the token is weak: a placeholder, or too short", fix, at=at, count=MIN_TOKEN_CHARS
+        )

@@ -12,7 +12,7 @@ from claw.runtime import load_setup
 
 from claw_memory.embedder import OFF
 from claw_memory.memories import Memories
-from claw_memory.settings import MemorySettings
+from claw_memory.settings import MemorySearch, MemorySettings
 from claw_memory.tools import document
 
 memory_app = typer.Typer(
@@ -35,7 +35,9 @@ def search(
     with _open_memories() as (config, memories):
         who = config.agent(agent)
         embedder, unknown = _embedder(memories, who)
-        answer = memories.of(who).search(query, embedder, most or who.settings.memory_search.max_results)
+        answer = memories.of(who).search(
+            query, embedder, most or who.section("memorySearch", MemorySearch).max_results
+        )
     if as_json:
         _document("memorySearch", {"agent": who.id, "query": query} | document(answer, unknown))
     else:
@@ -116,7 +118,7 @@ def _embedder(memories: Memories, agent: Any) -> tuple[Any, str]:
 
 def _why_no_embedder(agent: Any) -> str:
     """Explain why no embedder is available, and what to do about it."""
-    if (agent.settings.memory_search.provider or "").lower() in OFF:
+    if (agent.section("memorySearch", MemorySearch).provider or "").lower() in OFF:
         return t("memorySearch.provider is off")
     return t("no embedder is installed; to install one: pip install 'claw-memory[embeddings]'")
 

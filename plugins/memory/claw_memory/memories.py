@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from claw import ToolError
 
-from claw_memory.settings import MemorySettings
+from claw_memory.settings import MemorySearch, MemorySettings
 
 if TYPE_CHECKING:  # search and index are imported on first use, not at start
     from claw_memory.hookspecs import Embedder
@@ -59,7 +59,7 @@ class Memories:
 
         if self._own is None:
             self._own = built_in()
-        wanted = agent.settings.memory_search
+        wanted = agent.section("memorySearch", MemorySearch)
         return choose((*self._own, *self._others()), wanted.provider, wanted.model)
 
     def watch(self, agent: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from claw import PromptFacts, PromptSection
 
 from claw_memory.session import cites
+from claw_memory.settings import MemorySearch
 
 
 def recall_section(watch: Callable[[Any], None]) -> PromptSection:
@@ -28,7 +29,7 @@ def recall(facts: PromptFacts) -> str:
     and when
     ``memorySearch.enabled`` is false.
     """
-    tools, settings = {tool.name for tool in facts.tools}, facts.agent.settings.memory_search
+    tools, settings = {tool.name for tool in facts.tools}, facts.agent.section("memorySearch", MemorySearch)
     if "memory_search" not in tools or not settings.enabled:
         return ""
     then = ", then read the lines with `memory_get`" if "memory_get" in tools else ""

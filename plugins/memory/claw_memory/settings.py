@@ -1,7 +1,6 @@
-"""``plugins.entries.memory.config``: parameters of the index and of scoring.
+"""``plugins.entries.memory.config``: parameters of index and scoring; ``agents.memorySearch``: those of an agent."""
 
-Settings per agent (provider, model, citations, number of results) stand in ``memorySearch`` of the agent.
-"""
+from typing import Literal
 
 from claw import Section
 from pydantic import Field
@@ -43,3 +42,13 @@ class MemorySettings(Section):
     )
     watch_seconds: float = Field(10, ge=1, description="How often the files are looked at.")
     debounce_seconds: float = Field(1.5, ge=0, description="How long a file must rest before it is taken up.")
+
+
+class MemorySearch(Section):
+    """Settings of memory search."""
+
+    enabled: bool = True
+    provider: str | None = Field(None, description="Who embeds texts; absent = what is installed.")
+    model: str | None = None
+    citations: Literal["on", "off", "auto"] = "on"
+    max_results: int = Field(6, ge=1)

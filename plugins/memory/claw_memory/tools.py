@@ -9,6 +9,7 @@ from claw.runtime import line_provenances, quoted_foreign
 
 from claw_memory.memories import Memories
 from claw_memory.session import cites
+from claw_memory.settings import MemorySearch
 
 if TYPE_CHECKING:
     from claw_memory.memory import SearchAnswer, SearchHit
@@ -40,7 +41,7 @@ def memory_tools(memories: Memories) -> tuple[Tool, Tool]:
     ) -> ToolResult:
         """Search your notes by meaning and by words."""
         agent = context.agent
-        wanted = agent.settings.memory_search
+        wanted = agent.section("memorySearch", MemorySearch)
         if not wanted.enabled:
             raise ToolError("the memory is not searched here: memorySearch.enabled is false")
         embedder, unknown = None, ""

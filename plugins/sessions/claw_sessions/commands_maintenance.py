@@ -15,6 +15,7 @@ from claw_sessions.maintenance import (
     end_session,
     repair_session as repaired,
 )
+from claw_sessions.settings import Retention
 
 Key = Annotated[str, typer.Argument(help="A session key, its end (main), or the name of a file.")]
 
@@ -71,7 +72,7 @@ def archive(
 ) -> None:
     """Compress and remove conversations that were set aside, as session.keep says. The gateway does it once a day."""
     home = home_of(os.environ)
-    keep = load_setup().config.settings.session.keep
+    keep = load_setup().config.section("session.keep", Retention)
     done = archived(home, keep, pretend=pretend)
     if as_json:
         document("sessions-archive", {"dryRun": pretend, **_archive_data(done)})

@@ -13,7 +13,6 @@ from claw.runtime import (
     Database,
     JsonlSessionStore,
     Overrides,
-    Retention,
     SessionHeader,
     archive_results,
     cannot_write,
@@ -33,6 +32,7 @@ from claw_sessions.index import (
     parse_stored_session,
     read_bytes,
 )
+from claw_sessions.settings import Retention
 
 _CLOCK = Clock()
 _ARCHIVED = ("reset", "deleted")

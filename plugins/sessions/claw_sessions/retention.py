@@ -9,6 +9,7 @@ from claw import ClawError, t
 from claw.runtime import App
 
 from claw_sessions.maintenance import apply_retention
+from claw_sessions.settings import Retention
 
 _log = logging.getLogger(__name__)
 _FIRST_AFTER_SECONDS, _DAY_SECONDS = 60.0, 86_400.0
@@ -35,7 +36,9 @@ class RetentionService:
     async def _apply(self, runtime: App) -> None:
         config = runtime.config
         try:
-            done = await asyncio.to_thread(apply_retention, config.home, config.settings.session.keep)
+            done = await asyncio.to_thread(
+                apply_retention, config.home, config.section("session.keep", Retention)
+            )
         except (ClawError, OSError) as refused:
             _log.error(t("old conversations could not be cleaned up: {why}", why=refused))
             return

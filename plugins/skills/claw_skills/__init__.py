@@ -12,6 +12,7 @@ from typing import Any
 
 from claw import PluginConfig, PromptFacts, PromptSection, hookimpl
 
+from claw_skills.settings import SkillSettings
 from claw_skills.shelf import FoundSkill, SkillIndex
 from claw_skills.skill import Skill
 
@@ -30,7 +31,7 @@ class SkillCatalogue:
         """Render the section; empty without skills, or without the tool that opens them."""
         if not any(tool.name == "read" for tool in facts.tools):
             return ""
-        settings = facts.agent.settings.skills
+        settings = facts.agent.section("skills", SkillSettings)
         shelved = self._shelves.look(facts.agent, facts.workspace)
         self._found[facts.agent.id] = usable(shelved, settings)
         key = facts.agent.id, facts.workspace
@@ -46,7 +47,7 @@ class SkillCatalogue:
         """
         skills = self._found.pop(agent.id, None)
         if skills is None:
-            skills = usable(self._shelves.look(agent, None), agent.settings.skills)
+            skills = usable(self._shelves.look(agent, None), agent.section("skills", SkillSettings))
         return tuple(skill.file.parent for skill in skills if skill.source != "workspace")
 
 

@@ -10,6 +10,7 @@ from claw import t
 from claw.runtime import load_setup
 
 from claw_skills import key_is_set, usable
+from claw_skills.settings import SkillSettings
 from claw_skills.shelf import FoundSkill, SkillIndex
 
 skills_app = typer.Typer(no_args_is_help=True, help="Skills: which an agent has, and what keeps others out.")
@@ -36,8 +37,8 @@ def _rows(agent_id: str) -> list[dict[str, Any]]:
     agent = config.agent(agent_id)
     workspace = agent.workspace if agent.has_configured_workspace else Path.cwd()
     shelved = SkillIndex(os.environ, key_is_set(config.settings)).look(agent, workspace)
-    listed = {skill.name for skill in usable(shelved, agent.settings.skills)}
-    return [_row(one, one.skill.name in listed, agent.settings.skills) for one in shelved]
+    listed = {skill.name for skill in usable(shelved, agent.section("skills", SkillSettings))}
+    return [_row(one, one.skill.name in listed, agent.section("skills", SkillSettings)) for one in shelved]
 
 
 def _row(one: FoundSkill, listed: bool, settings: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from claw_skills.settings import SkillSettings
 from claw_skills.skill import Machine, Skill, obstacle, parse_skill
 
 MOST_OF_A_SOURCE = 200
@@ -53,7 +54,7 @@ def skill_folders(agent: Any, workspace: Path | None, environ: Mapping[str, str]
     if people:
         places.append(SkillFolder("personal", Path(people) / ".agents" / "skills"))
     places.append(SkillFolder("managed", home / "skills"))
-    for extra in agent.settings.skills.extra_dirs:
+    for extra in agent.section("skills", SkillSettings).extra_dirs:
         spread = os.path.join(people, extra[2:]) if extra.startswith("~/") and people else extra
         places.append(SkillFolder("extra", home / spread))
     if workspace is not None:
@@ -137,10 +138,10 @@ class SkillIndex:
             skill.gates.bins or skill.gates.any_bins for source in found for skill in source
         )
         programs = tuple(map(_stat, self._programs)) if asks_for_programs else ()
-        key, state = (agent.id, workspace), (found, programs, agent.settings.skills)
+        key, state = (agent.id, workspace), (found, programs, agent.section("skills", SkillSettings))
         known = self._known.get(key)
         if known is None or known[0] != state:
-            known = state, self._shelved(found, agent.settings.skills)
+            known = state, self._shelved(found, agent.section("skills", SkillSettings))
             self._known[key] = known
         return known[1]
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from claw import Address, HttpClients, PluginConfig, PromptFacts, ToolContext, ToolSpec
-from claw.runtime import KIND_OF_HOOK, AgentSettings, ConfigSource, WorkspaceFiles, validate_source
+from claw.runtime import KIND_OF_HOOK, AgentSettings, ConfigSource, WorkspaceFiles, owners_in, validate_source
 
 REGISTER_HOOKS = tuple(hook for hook in KIND_OF_HOOK if hook != "register_commands")
 
@@ -30,7 +30,8 @@ def plugin_config(
     :param network: the source of the clients of ``config.http``; close it at the end of the test.
     :raises ConfigError: the config is invalid.
     """
-    config = validate_source(ConfigSource(tree=dict(tree or {})), home, environ or {})
+    given = {**(environ or {}), "CLAW_HOME": str(home)}
+    config = validate_source(ConfigSource(tree=dict(tree or {})), home, environ or {}, owners_in(given))
     return PluginConfig(config, plugin_id, (network or HttpClients()).client, home / "plugins" / plugin_id)
 
 
@@ -155,5 +156,10 @@ def prompt_facts(workspace: Path, **given: Any) -> PromptFacts:
 def _agent(workspace: Path) -> SimpleNamespace:
     settings = AgentSettings.model_validate({})
     return SimpleNamespace(
-        id="default", name="", dir=workspace / ".claw", workspace=workspace, settings=settings
+        id="default",
+        name="",
+        dir=workspace / ".claw",
+        workspace=workspace,
+        settings=settings,
+        section=lambda key, model: model(),
     )

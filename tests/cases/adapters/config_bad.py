@@ -14,6 +14,7 @@ from claw.config import load_config
 from claw.config.checks import InstalledNames, check_installed as check_names
 from claw.config.plugin_view import PluginConfig
 from claw.contracts.errors import ConfigError
+from claw.host.discovery import owners_in
 from claw.host.health import PluginHealth
 from claw.host.manager import Host
 from claw.policy.catalog import CORE_TOOLS
@@ -73,7 +74,7 @@ def _tell_plugin(case: dict[str, Any], home: Path) -> list[str]:
 def _tell(case: dict[str, Any], home: Path) -> list[str]:
     """The one refusal, or every warning."""
     try:
-        config = load_config(home, {})
+        config = load_config(home, {}, owners_in({"CLAW_HOME": str(home)}))
     except ConfigError as why:
         refused = why
     else:

@@ -102,7 +102,12 @@ def _system_prompt(fields: dict[str, Any], tmp_path: Path) -> str:
         file.write_text(f"---\n{front}\n---\n", encoding="utf-8")
     inbound = _inbound(fields)
     agent = SimpleNamespace(
-        id="main", name="main", dir=tmp_path / "agents" / "main", workspace=tmp_path, settings=AgentSettings()
+        id="main",
+        name="main",
+        dir=tmp_path / "agents" / "main",
+        workspace=tmp_path,
+        settings=AgentSettings(),
+        section=lambda key, model: model(),
     )
     facts = PromptFacts(
         agent,

@@ -31,7 +31,12 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
         skill.parent.mkdir(parents=True)
         skill.write_text("---\nname: weather\ndescription: Tell the weather.\n---\n", encoding="utf-8")
     agent = SimpleNamespace(
-        id="main", name="main", dir=tmp_path / "agents" / "main", workspace=tmp_path, settings=AgentSettings()
+        id="main",
+        name="main",
+        dir=tmp_path / "agents" / "main",
+        workspace=tmp_path,
+        settings=AgentSettings(),
+        section=lambda key, model: model(),
     )
     facts = PromptFacts(
         agent,

@@ -11,7 +11,7 @@ from claw.testing import plugin_config
 from claw_http import hookspecs
 from claw_http.api import conversation_of
 from claw_http.openai import BadRequest, agent_of, read
-from claw_http.settings import HttpSettings
+from claw_http.settings import GatewaySettings, HttpSettings
 from claw_http.waiting import more
 from hypothesis import given, strategies as st
 from plugins.http.bench import answer_to, listening
@@ -356,9 +356,10 @@ async def test_a_caller_who_left_changes_nothing():
     async with listening(answer=None) as harness:
         _, writer = await asyncio.open_connection(harness.host, harness.port)
         body = user("hello")
+        token = harness.channel._config.section("gateway", GatewaySettings).auth.token
         head = (
             f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-            f"authorization: Bearer {harness.channel._config.settings.gateway.auth.token.reveal()}\r\n"
+            f"authorization: Bearer {token.reveal()}\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         )
         writer.write(head.encode() + body)

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from claw.agent.turn_context import notes_of
-from claw.config.agents import AgentSettings
 from claw.contracts.tool import ToolContext
 from claw.security.workspace_fs import Root, WorkspaceFiles
 from claw.testing import tool_context
@@ -41,9 +40,12 @@ class Things:
 
 def agent(home: Path, **memory_search: Any) -> Any:
     """An agent whose notes lie in ``home/agents/default/agent``."""
-    settings = AgentSettings.model_validate({"memorySearch": memory_search} if memory_search else {})
     return SimpleNamespace(
-        id="default", name="", dir=home / "agents" / "default", workspace=home / "ws", settings=settings
+        id="default",
+        name="",
+        dir=home / "agents" / "default",
+        workspace=home / "ws",
+        section=lambda key, model: model.model_validate(memory_search if key == "memorySearch" else {}),
     )
 
 

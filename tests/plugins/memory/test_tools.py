@@ -14,6 +14,7 @@ from claw.agent.turn_context import notes_of
 from claw.config import load_config
 from claw.contracts.errors import ConfigError
 from claw.contracts.provider import ToolSpec
+from claw.host.discovery import owners_in
 from claw.testing import (
     FakeProvider,
     Harness,
@@ -29,7 +30,7 @@ from claw_memory.commands import memory_app
 from claw_memory.embedder import choose
 from claw_memory.memories import Memories
 from claw_memory.section import recall
-from claw_memory.settings import MemorySettings
+from claw_memory.settings import MemorySearch, MemorySettings
 from plugins.memory.living import Things, agent, context, note
 from typer.testing import CliRunner
 
@@ -361,7 +362,8 @@ def test_an_embedder_that_is_not_there_is_told_and_fails_the_indexing(
     (tmp_path / "config.yaml").write_text(
         "agents: {defaults: {memorySearch: {provider: acme}}}\n", encoding="utf-8"
     )
-    assert load_config(tmp_path, {}).agent("").settings.memory_search.provider == "acme"
+    config = load_config(tmp_path, {}, owners_in({"CLAW_HOME": str(tmp_path)}))
+    assert config.agent("").section("memorySearch", MemorySearch).provider == "acme"
 
     done = claw("index")
 

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from claw.config.agents import AgentSettings
 from claw.config.models import Settings
 from claw.contracts.prompt import PromptFacts
 from claw.contracts.provider import ToolSpec
 from claw.host.manifest import parse_manifest
 from claw_skills import SkillCatalogue, catalogue, key_is_set, register_commands, skills_section, usable
+from claw_skills.settings import SkillSettings
 from claw_skills.shelf import SkillIndex, SkillSource
 from claw_skills.skill import Machine, Requirements, Skill, obstacle, parse_skill
 from hypothesis import given, strategies as st
@@ -35,7 +35,7 @@ def harness(tmp_path: Path) -> FactsBuilder:
             id="coder",
             dir=tmp_path / "claw" / "agents" / "coder",
             workspace=workspace,
-            settings=AgentSettings.model_validate({"skills": skills} if skills else {}),
+            section=lambda key, model: model.model_validate(skills if key == "skills" else {}),
         )
         return PromptFacts(agent, "full", READ, workspace)
 
@@ -295,7 +295,7 @@ def test_usable_keeps_what_nothing_stands_against():
         FoundSkill(Skill("c", "", gates=Requirements()), ""),
     ]
 
-    assert [one.name for one in usable(shelved, AgentSettings().skills)] == ["a", "c"]
+    assert [one.name for one in usable(shelved, SkillSettings())] == ["a", "c"]
 
 
 def test_the_command_lists_each_skill_with_where_it_is_and_what_is_wrong(

@@ -1,0 +1,91 @@
+"""``agents.compaction`` and ``agents.contextPruning`` in the config file."""
+
+from typing import Annotated, Literal
+
+from claw import Section
+from claw.runtime import Duration, Names, Size, section_default, validation_error
+from pydantic import Field, ValidationInfo, model_validator
+
+Ratio = Annotated[float, Field(gt=0, le=1)]
+Tokens = Annotated[int, Field(ge=0)]
+
+
+class MemoryFlushSettings(Section):
+    """A silent turn before compaction, in which the agent saves important facts."""
+
+    enabled: bool = True
+    soft_threshold_tokens: Tokens = Field(4000, description="How far before the threshold of compaction.")
+    force_flush_transcript_bytes: Size = Field(2 << 20, description="Flush when the transcript is larger.")
+    prompt: str | None = None
+    system_prompt: str | None = None
+
+
+class CompactionSettings(Section):
+    """Conditions and limits of the compaction of history."""
+
+    enabled: bool = Field(True, description="off: nothing is summarised; what does not fit is not shown.")
+    mode: Literal["default", "safeguard"] = Field(
+        "default", description="safeguard: when no model can summarise, the file keeps the past as it is."
+    )
+    trigger_ratio: Ratio = Field(0.8, description="Share of the window above which the past is compacted.")
+    reserve_tokens: Tokens = Field(
+        20_000, description="Kept free for the answer and the summary; at most half of the window."
+    )
+    reserve_tokens_floor: Tokens = Field(20_000, description="The reserve is never below this; 0 = no floor.")
+    keep_recent_tokens: Tokens = Field(20_000, description="The newest part, which is never summarised.")
+    max_history_share: Ratio = Field(0.5, description="Safeguard: share of the window that history may take.")
+    identifier_policy: Literal["strict", "off", "custom"] = "strict"
+    identifier_instructions: str | None = None
+    custom_instructions: str | None = Field(None, description="Added to what the summariser is told.")
+    model: str | None = Field(None, description="Model that writes summaries; absent = the agent's own.")
+    timeout_seconds: float = Field(180, gt=0, description="Longest wait for a summary, all tries together.")
+    memory_flush: MemoryFlushSettings = section_default()
+
+    @model_validator(mode="after")
+    def _reserve_fits_window(self, info: ValidationInfo) -> "CompactionSettings":
+        window = ((info.context or {}).get("beside") or {}).get("contextTokens")
+        if (
+            "reserve_tokens" in self.model_fields_set
+            and isinstance(window, int)
+            and self.reserve_tokens >= window
+        ):
+            problem = "{reserve} tokens are reserved, but the context window is not larger than {window}"
+            fix, at = "Reserve less than contextTokens", ("reserveTokens",)
+            raise validation_error(problem, fix, at=at, reserve=self.reserve_tokens, window=window)
+        return self
+
+
+class SoftTrim(Section):
+    """Limits for cutting a long tool result: its head and tail are kept."""
+
+    max_chars: int = Field(5000, ge=0)
+    head_chars: int = Field(2000, ge=0)
+    tail_chars: int = Field(2000, ge=0)
+
+
+class HardClear(Section):
+    """Replacement of an old tool result by a placeholder."""
+
+    enabled: bool = True
+    placeholder: str = "[Old tool result removed to save space]"
+
+
+class PrunedTools(Section):
+    """Tools whose results may be cut."""
+
+    allow: Names | None = None
+    deny: Names = ()
+
+
+class ContextPruning(Section):
+    """Cut old tool results before a request, in memory only."""
+
+    mode: Literal["off", "cache-ttl"] = "off"
+    ttl: Duration = Field(3600.0, description="Only when the last request is older than this.")
+    keep_last_assistants: int = Field(3, ge=0)
+    soft_trim_ratio: Ratio = 0.7
+    hard_clear_ratio: Ratio = 0.85
+    min_prunable_tool_chars: int = Field(1000, ge=0)
+    tools: PrunedTools = section_default()
+    soft_trim: SoftTrim = section_default()
+    hard_clear: HardClear = section_default()

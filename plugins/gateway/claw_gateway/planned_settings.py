@@ -1,0 +1,102 @@
+"""Settings of features that are not built yet: ``agents.heartbeat``, ``cron`` and ``hooks``. They are checked and have no
+effect, which a warning says."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from claw import Secret, Section
+from claw.runtime import Duration, Model, Zone, validation_error
+from pydantic import Field, field_validator, model_validator
+
+OddKey = tuple[tuple[str | int, ...], str, str, dict[str, object]]
+"""Path inside the section, problem, fix, and the values of both."""
+
+
+def _no_effect(feature: str) -> OddKey:
+    problem = "it has no effect: {feature} are not built yet"
+    return (), problem, "Remove it; claw runs when someone writes to it", {"feature": feature}
+
+
+class ActiveHours(Section):
+    """Start, end and time zone of the active hours."""
+
+    start: str | None = Field(None, pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="HH:MM.")
+    end: str | None = Field(
+        None, pattern=r"^(([01]\d|2[0-3]):[0-5]\d|24:00)$", description="HH:MM, not included."
+    )
+    timezone: Zone = Field("user", description="user, local or a name such as Asia/Shanghai.")
+
+
+class Heartbeat(Section):
+    """Turns that the scheduler starts."""
+
+    every: Duration = Field(1800.0, description="off, or at least 10s.")
+    active_hours: ActiveHours | None = None
+    model: Model | None = None
+    session: str = "main"
+    target: str = Field("last", description="Where to say it: last, none, or a channel.")
+    to: str | None = None
+    prompt: str | None = None
+    ack_max_chars: int = Field(300, ge=0)
+    light_context: bool = False
+
+    @field_validator("every")
+    @classmethod
+    def _not_a_busy_loop(cls, value: float) -> float:
+        if 0 < value < 10 or value < 0:
+            raise validation_error(
+                "must be at least 10s", "Write a longer time such as 30m; off or 0m switches it off"
+            )
+        return value
+
+    def odd_keys(self, agents: Any) -> Iterator[OddKey]:
+        """Yield that no turn is started by it."""
+        if self.every:
+            yield _no_effect("heartbeats")
+
+
+class Hooks(Section):
+    """``hooks``: messages that other programs post."""
+
+    enabled: bool = False
+    path: str = "/hooks"
+    token: Secret | None = None
+    allow_request_session_key: bool = False
+
+    @model_validator(mode="after")
+    def _posting_needs_token(self) -> "Hooks":
+        if (self.enabled or self.allow_request_session_key) and (self.token is None or self.token.empty):
+            problem = "the token is empty, so anyone could post"
+            raise validation_error(problem, "Write a long random token", at=("token",))
+        return self
+
+    def odd_keys(self, agents: Any) -> Iterator[OddKey]:
+        """Yield that nothing listens."""
+        if self.enabled:
+            yield _no_effect("hooks")
+
+
+class CronJob(Section):
+    """One scheduled job."""
+
+    id: str = Field(min_length=1)
+    enabled: bool = True
+    schedule: str | None = Field(None, description="Five cron fields: minute hour day month weekday.")
+    prompt: str = ""
+
+
+class Cron(Section):
+    """``cron``."""
+
+    enabled: bool = True
+    jobs: tuple[CronJob, ...] = ()
+
+    def odd_keys(self, agents: Any) -> Iterator[OddKey]:
+        """Yield that no job runs, and each schedule that is wrong."""
+        if self.enabled and self.jobs:
+            yield _no_effect("scheduled jobs")
+        for index, job in enumerate(self.jobs):
+            if job.schedule is not None and len(job.schedule.split()) != 5:
+                problem = "a schedule has five fields, and this one does not: the job is disabled"
+                fix = "Write minute hour day month weekday, such as: 0 9 * * 1-5"
+                yield ("jobs", index, "schedule"), problem, fix, {}
