@@ -80,7 +80,7 @@ _NAMES = {
     "claw.host.overlay": (
         "CURRENT_LINK EDITABLE_FILE GATEWAY_LOCK LAYERS_FOLDER METADATA_FILE STAGED_LINK pip_command"
     ),
-    "claw.host.registry": "BUILTIN SLOTS Contribution account_of channel_key",
+    "claw.host.registry": "BUILTIN SLOTS Contribution account_of channel_key hook_problems",
     "claw.host.state": "PluginState require_plugins",
     "claw.host.worker": "check_and_run",
     # Tool policy

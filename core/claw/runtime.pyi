@@ -274,6 +274,7 @@ from claw.host.registry import (
     Contribution as Contribution,
     account_of as account_of,
     channel_key as channel_key,
+    hook_problems as hook_problems,
 )
 from claw.host.state import (
     PluginState as PluginState,

@@ -282,3 +282,30 @@ def test_what_is_written_is_read_back_the_same() -> None:
         [file] = project.glob("*/claw-plugin.json")
         manifest = parse_manifest(file.read_text(), json.loads(file.read_text())["id"])
         assert parse_manifest(building.written(manifest), manifest.id) == manifest
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (
+            ("def register_tools", "def register_tool"),
+            "claw has no hook register_tool; did you mean register_tools?",
+        ),
+        (("@hookimpl\n", ""), "its function register_tools is not marked with @hookimpl"),
+    ],
+)
+def test_no_manifest_is_written_for_code_with_a_hook_that_nobody_asks(
+    written: Callable[[str], Path], tmp_path: Path, wrong: tuple[str, str], problem: str
+) -> None:
+    folder = Path(shutil.copytree(written("tool"), tmp_path / "new"))
+    [file] = folder.glob("*/__init__.py")
+    file.write_text(file.read_text().replace(*wrong))
+    before = (file.parent / "claw-plugin.json").read_text()
+
+    built, checked = claw("plugins", "build", folder), claw("plugins", "check", folder)
+
+    assert built.exit_code == 1
+    assert problem in str(built.exception)
+    assert (file.parent / "claw-plugin.json").read_text() == before
+    assert checked.exit_code == 1
+    assert problem in checked.output

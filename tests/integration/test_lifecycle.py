@@ -26,6 +26,7 @@ from claw_admin.plugin_manager.plan import InstallPlan, Pin, plan_change
 from claw_admin.plugin_manager.transaction import STEPS, LayerStore, plan_install, plan_sync, plan_uninstall
 from core.source import ROOT, with_core
 from integration.test_packaging import Venv, wheel_of
+from strangers import brings
 
 pytestmark = pytest.mark.xdist_group("lifecycle")  # one worker builds the wheels
 PLUGIN = """
@@ -51,7 +52,9 @@ def package(
     (source / module).mkdir(parents=True)
     project = PLUGIN.format(name=name, version=version, needs=json.dumps(list(needs)), id=id, package=module)
     (source / "pyproject.toml").write_text(project)
-    (source / module / "__init__.py").write_text(f'"""{name}."""\n\nVERSION = "{version}"\n')
+    (source / module / "__init__.py").write_text(
+        f'"""{name}."""\n\nVERSION = "{version}"\n' + brings(f"{id}_do")
+    )
     manifest = {"id": id, "api": api, "kinds": ["tool"], "tools": [{"name": f"{id}_do", "optional": True}]}
     (source / module / "claw-plugin.json").write_text(json.dumps(manifest))
     return source
@@ -232,6 +235,66 @@ def test_the_page_on_installing_does_what_it_shows(person: Person) -> None:
             assert done.returncode == 0, command + done.stderr
             told = {" ".join(line.split()) for line in done.stdout.splitlines()}
             assert {" ".join(line.split()) for line in shown} <= told, command
+
+
+def bare(folder: Path, name: str, code: str, entry: str = "", manifest: str = "") -> Path:
+    """The source of a distribution with this code.
+
+    :param entry: the line of its entry point, if it has one.
+    """
+    module = name.replace("-", "_")
+    source = folder / f"{name}-bare"
+    (source / module).mkdir(parents=True)
+    project = PLUGIN.format(name=name, version="1.0", needs="[]", id="x", package=module)
+    head, _, _ = project.partition("[project.entry-points")
+    entries = f'[project.entry-points."claw.plugins"]\n{entry}\n' if entry else ""
+    (source / "pyproject.toml").write_text(head + entries)
+    (source / module / "__init__.py").write_text(f'"""{name}."""\n{code}\n')
+    if manifest:
+        (source / module / "claw-plugin.json").write_text(manifest)
+    return source
+
+
+def test_a_package_that_brings_no_plugin_is_not_installed(person: Person) -> None:
+    refused = person.types("plugins", "install", str(bare(person.home, "plain-library", "x = 1")), "--yes")
+
+    assert refused.returncode == 2
+    assert "plain-library brings no plugin for claw, so it was not installed" in refused.stderr
+    assert not (person.home / "plugins.d" / "current").exists()
+
+
+MISSPELT = brings("odd_do").replace("def register_tools", "def register_tool")
+UNMARKED = brings("odd_do").replace("@hookimpl\n", "")
+
+
+@pytest.mark.parametrize(
+    ("code", "entry", "manifest", "told"),
+    [
+        (MISSPELT, 'odd = "odd"', "", "claw has no hook register_tool; did you mean register_tools?"),
+        (UNMARKED, 'odd = "odd"', "", "its function register_tools is not marked with @hookimpl"),
+        ("x = 1", 'odd = "odd"', "", "its package odd implements no hook"),
+        (brings("odd_do"), 'odd = "odd:plugin"', "", "its entry point names odd:plugin"),
+        (
+            brings("odd_do"),
+            'odd = "odd"',
+            '{"id": "odd"}',
+            "its manifest lists nothing that register_tools brings",
+        ),
+        ("raise RuntimeError('no luck')", 'odd = "odd"', "", "RuntimeError: no luck"),
+    ],
+)
+def test_a_plugin_of_which_nothing_would_be_used_says_so_when_it_is_installed_and_ever_after(
+    person: Person, code: str, entry: str, manifest: str, told: str
+) -> None:
+    said = person.does("install", str(bare(person.home, "odd", code, entry, manifest)), "--yes")
+
+    assert "odd 1.0: quarantined" in said
+    assert told in said
+    assert told in person.plugins()["odd"]["why"]
+    assert told in person.types("doctor").stdout
+    checked = person.types("plugins", "doctor", "odd")
+    assert told in checked.stdout
+    assert "no problems" not in checked.stderr
 
 
 # --- lock and verify

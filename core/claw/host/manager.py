@@ -46,6 +46,8 @@ from claw.host.registry import (
     answers_of,
     channel_key,
     check,
+    check_manifest,
+    hook_problems,
     in_order,
     specified_by,
 )
@@ -203,6 +205,8 @@ class Host:
             module = fetch()
             stage = "register"
             self._manager.register(module, name=plugin)
+            for problem in hook_problems(module, self._specified) if isinstance(module, ModuleType) else ():
+                self._note(t("plugin {id}: {problem}", id=plugin, problem=problem))
             specified = dict.fromkeys(specified_by(module, self._specified), plugin)
             view = self._views[plugin] = self._view(plugin).with_contributions(
                 partial(self._answers_for, plugin)
@@ -217,6 +221,9 @@ class Host:
             for name, wrong in view.failed_providers.items():
                 brought.setdefault("register_providers", []).append(MisconfiguredProvider(name, wrong))
                 self._note(t("provider {name} cannot be used: {why}", name=name, why=wrong))
+            check_manifest(
+                self._standings[plugin].found.manifest if plugin in self._standings else None, brought
+            )
         except BaseException as why:  # noqa: BLE001 - plugin code
             self._drop(plugin, stage, why)
             return False

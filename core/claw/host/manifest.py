@@ -319,6 +319,9 @@ def find_plugin(plugin: str, package: str, distribution: str = "?", version: str
     if plugin in FIRST_PARTY and distribution not in ("?", package_of(plugin) or f"claw-{plugin}"):
         problem = "its id belongs to claw, and {distribution} is another package"
         return _faulty(seen, problem, "uninstall it", distribution=distribution)
+    if ":" in package:
+        problem = "its entry point names {package}, and it must name a package alone"
+        return _faulty(seen, problem, _TO_AUTHOR, package=package)
     spec = PathFinder.find_spec(package.partition(".")[0])
     if spec is None:
         return _faulty(seen, "its package {package} is missing", "install it again", package=package)

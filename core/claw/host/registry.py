@@ -5,10 +5,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
 
 from claw.config.plugin_view import PluginConfig
 from claw.contracts.channel import Channel, ConversationChange, UnavailableChannel
+from claw.contracts.errors import ClawError, nearest
 from claw.contracts.extensions import (
     Approver,
     ContextEngine,
@@ -23,6 +25,8 @@ from claw.contracts.prompt import PromptSection
 from claw.contracts.provider import Provider
 from claw.contracts.tool import Sandbox, Tool
 from claw.host import hookspecs
+from claw.host.manifest import KIND_OF_HOOK, Manifest
+from claw.i18n import t
 
 if TYPE_CHECKING:
     from claw.config.models import Settings
@@ -219,6 +223,18 @@ def _check_tools(tools: Sequence[Any]) -> None:
             )
 
 
+def check_manifest(manifest: Manifest | None, brought: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse a plugin whose manifest lists nothing, so that nothing of it is ever used.
+
+    :raises ClawError: its code provides something.
+    """
+    hooks = ", ".join(hook for hook, things in brought.items() if things)
+    lists = manifest and (manifest.kinds or manifest.tools or manifest.channels or manifest.providers)
+    if hooks and manifest and not (lists or manifest.loads_at_start):
+        fix = "its author runs claw plugins build, which writes the manifest"
+        raise ClawError("its manifest lists nothing that {hooks} brings", fix=fix, hooks=hooks)
+
+
 MARK = "claw_spec"
 """The attribute that ``@hookspec`` leaves on a function: the project's name and ``_spec`` (pluggy, "HookspecMarker")."""
 
@@ -234,6 +250,35 @@ def answers_of(caller: Any, view: PluginConfig) -> list[Any]:
             )
         things += answer or ()
     return things
+
+
+_IMPLEMENTS = "claw_impl"
+"""The attribute that ``@hookimpl`` leaves on a function (pluggy, "HookimplMarker")."""
+
+
+def hook_problems(module: ModuleType, specified: Iterable[str] = ()) -> list[str]:
+    """Return what is wrong with the hooks of a plugin's module.
+
+    A marked name that is near to no known hook may be one of a plugin that is not loaded.
+
+    :param specified: the hooks that plugins specify.
+    :raises ClawError: it has no hook that anybody asks.
+    """
+    known, problems, has_hook = {*KIND_OF_HOOK, *specified}, list[str](), hasattr(module, "hookspecs")
+    for name, function in vars(module).items():
+        marks = getattr(function, _IMPLEMENTS, None) if inspect.isfunction(function) else None
+        hook = marks["specname"] or name if marks else name
+        near = nearest(hook, known, 0.75) if marks and hook not in known else None
+        if near:
+            problems.append(t("claw has no hook {name}; did you mean {near}?", name=hook, near=near))
+        elif marks is None and name in known and callable(function):
+            problems.append(t("its function {name} is not marked with @hookimpl", name=name))
+        else:
+            has_hook = has_hook or marks is not None
+    if has_hook:
+        return problems
+    why = "; ".join(problems) or t("its package {package} implements no hook", package=module.__name__)
+    raise ClawError("{why}", fix="correct it if it is yours, or update or uninstall it", why=why)
 
 
 def specified_by(module: Any, taken: Mapping[str, str]) -> list[str]:

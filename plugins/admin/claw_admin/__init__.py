@@ -13,6 +13,7 @@ _COMMANDS = {
     "route": "policy.route:app",
     "status": "doctor.status:status",
     "upgrade": "plugin_manager.upgrade:upgrade",
+    "plugins bisect": "doctor.bisect:bisect",
     "plugins disable": "plugin_manager.commands:disable",
     "plugins doctor": "doctor.command:plugins_doctor",
     "plugins enable": "plugin_manager.commands:enable",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from claw import ClawError
-from claw.runtime import KIND_OF_HOOK, ToolDeclaration
+from claw.runtime import KIND_OF_HOOK, ToolDeclaration, hook_problems
 from claw.testing import contributed, plugin_config
 
 SECONDS = 60
@@ -31,6 +31,8 @@ _LISTED = {
 
 def ask(root: Path, package: str, plugin: str) -> dict[str, Any]:
     """Return what the code of ``package`` registers, as fields of a manifest; providers by name only.
+
+    ``problems`` among them is no field: what is wrong with its hooks.
 
     :raises ClawError: it cannot be imported or called; the error has its last output.
     """
@@ -110,7 +112,7 @@ def asked(package: str, plugin: str) -> dict[str, Any]:
     """Return the fields of the manifest that follow from the code."""
     module, config = import_module(package), RecordingConfig(plugin)
     answers = contributed(module, config)  # type: ignore[arg-type]  it quacks
-    fields: dict[str, Any] = {"id": plugin}
+    fields: dict[str, Any] = {"id": plugin, "problems": _problems(module)}
     kinds = [kind for hook, kind in KIND_OF_HOOK.items() if hook in answers]
     fields["tools"] = [_line(tool) for tool in answers.get("register_tools", ())]
     fields["channels"] = [channel.name for channel in answers.get("register_channels", ())]
@@ -123,6 +125,14 @@ def asked(package: str, plugin: str) -> dict[str, Any]:
     if schema := config.schema:
         fields["configSchema"] = schema
     return fields
+
+
+def _problems(module: Any) -> list[str]:
+    """Return what is wrong with the hooks of the package."""
+    try:
+        return hook_problems(module)
+    except ClawError as why:
+        return [why.problem]
 
 
 def _line(tool: Any) -> dict[str, Any]:

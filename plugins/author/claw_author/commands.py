@@ -88,7 +88,15 @@ def check(
 
 
 def _built(project: Project) -> Manifest:
+    """Return the manifest that follows from the code.
+
+    :raises ClawError: the code brings nothing, or has a hook that nobody asks.
+    """
     fields = asking.ask(project.root, project.package, project.plugin)
+    if problems := fields.pop("problems"):
+        raise ClawError(
+            "no manifest is written: {problems}", where=project.package, problems="; ".join(problems)
+        )
     return building.built(fields, _found(project), project.description)
 
 
@@ -107,6 +115,9 @@ def _project(folder: Path) -> tuple[Manifest, list[linting.ManifestFinding]]:
     except PluginError as why:
         before, broken = None, [linting.ManifestFinding("manifest", project.manifest.name, why.problem)]
     fields = asking.ask(project.root, project.package, project.plugin)
+    broken += [
+        linting.ManifestFinding("hooks", project.package, problem) for problem in fields.pop("problems")
+    ]
     manifest = building.built(fields, before, project.description)
     if before is None:
         changes = [] if broken else ["it is not there: claw plugins build writes it"]

@@ -146,7 +146,8 @@ def _contribution_findings(manifest: Manifest, seen: ProbeResult, wanted: Config
     fix = t("its author runs claw plugins build")
     for hook, names in declared.items():
         contributed, declared_names = set(seen.contributed_names.get(hook, ())), set(names)
-        if (hook == "register_tools" and not declared_names) or ANY_ENDPOINT in declared_names:
+        open_tools = hook == "register_tools" and not declared_names and "tool" in manifest.kinds
+        if open_tools or ANY_ENDPOINT in declared_names:
             continue  # its contributions depend on its settings
         for name in sorted(contributed - declared_names):
             why = t(

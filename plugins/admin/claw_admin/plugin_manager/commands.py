@@ -6,6 +6,8 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from importlib import invalidate_caches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +15,10 @@ import typer
 from claw import ClawError, UsageError, t
 from claw.runtime import (
     EDITABLE_FILE,
+    IDLE,
+    LOADED,
     AsJson,
+    PluginState,
     document,
     file_of,
     find_damages,
@@ -28,7 +33,9 @@ from claw.runtime import (
     use_configured_locale,
 )
 
+from claw_admin.doctor.probe import probe_plugin, record_health
 from claw_admin.plugin_manager import lock as lock_file
+from claw_admin.plugin_manager.contents import require_use
 from claw_admin.plugin_manager.environment import current_environment
 from claw_admin.plugin_manager.pip import Pip, parse_requirement
 from claw_admin.plugin_manager.plan import InstallPlan
@@ -207,11 +214,14 @@ def _change(make: Callable[[LayerStore, Pip], InstallPlan], staged: bool, yes: b
             plan = make(layers, pip).refetching(layers.damaged_distributions())
             with bar.paused():
                 confirmed = _confirmed(plan, layers, yes, as_json)
-            built = layers.apply(plan, pip) if confirmed else None
+            built = layers.apply(plan, pip, partial(_check_contents, plan)) if confirmed else None
+    if built is not None and not staged:
+        _activate(before, built)
+        _check_health(plan)
     if as_json:
         document("plan", plan_data(plan, layers, done=built is not None, staged=staged))
     elif built is not None:
-        _print_result(plan, before, built, staged)
+        _print_result(plan, staged)
 
 
 def plan_data(plan: InstallPlan, layers: LayerStore, *, done: bool, staged: bool) -> dict[str, Any]:
@@ -247,20 +257,39 @@ def _confirmed(plan: InstallPlan, layers: LayerStore, yes: bool, as_json: bool) 
     return yes or typer.confirm(t("Go on?"), default=True)
 
 
-def _print_result(plan: InstallPlan, before: Path | None, built: Path, staged: bool) -> None:
-    if staged:
-        typer.echo(t("done; it takes effect at the next start of the gateway"))
-        return
+def _check_contents(plan: InstallPlan, built: Path) -> None:
+    require_use(plan, built, installed_plugins())
+
+
+def _activate(before: Path | None, built: Path) -> None:
+    """Use the new layer in this process."""
     if before and str(before) in sys.path:
         sys.path.remove(str(before))
     sys.path += [str(built), *(built / EDITABLE_FILE).read_text(encoding="utf-8").splitlines()]
+    invalidate_caches()
+
+
+def _check_health(plan: InstallPlan) -> None:
+    """Load each new plugin that may be used in a process of its own, and record one that fails."""
+    for one in _new_plugins(plan):
+        if (one.without_failure or one).state in (LOADED, IDLE):
+            record_health(one.found, probe_plugin(one.id), _home())
+
+
+def _new_plugins(plan: InstallPlan) -> list[PluginState]:
     changed = {change.name for change in plan.changes if change.new}
-    for one in plugin_states():
-        if normalise_distribution(one.found.distribution) in changed:
-            why = f" ({one.why})" if one.why else ""
-            typer.echo(f"{one.id} {one.found.version}: {t(one.state)}{why}")
-            if one.fix:
-                typer.echo(f"  {one.fix}")
+    return [one for one in plugin_states() if normalise_distribution(one.found.distribution) in changed]
+
+
+def _print_result(plan: InstallPlan, staged: bool) -> None:
+    if staged:
+        typer.echo(t("done; it takes effect at the next start of the gateway"))
+        return
+    for one in _new_plugins(plan):
+        why = f" ({one.why})" if one.why else ""
+        typer.echo(f"{one.id} {one.found.version}: {t(one.state)}{why}")
+        if one.fix:
+            typer.echo(f"  {one.fix}")
     typer.echo(t("done"))
 
 

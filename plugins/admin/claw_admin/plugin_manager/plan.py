@@ -69,7 +69,7 @@ def pin_from_report(entry: Mapping[str, Any]) -> Pin:
     """Build a pin from an entry of pip's installation report. Source: pip.pypa.io, "Installation Report", version 1."""
     about, origin = entry["metadata"], entry["download_info"]
     lines = [line for line in about.get("requires_dist", ()) if "extra ==" not in line]
-    needs = tuple(sorted({normalise_distribution(name) for name in map(_name, lines) if name}))
+    needs = tuple(sorted({normalise_distribution(name) for name in map(requirement_name, lines) if name}))
     folder, repository = origin.get("dir_info"), origin.get("vcs_info")
     source: Source = "file" if entry["is_direct"] else "index"
     if folder is not None:
@@ -88,7 +88,7 @@ def pin_from_report(entry: Mapping[str, Any]) -> Pin:
     )
 
 
-def _name(requirement: str) -> str:
+def requirement_name(requirement: str) -> str:
     """Return the name at the beginning of a requirement. Source: packaging.python.org, "Dependency specifiers"."""
     found = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", requirement.strip())
     return found[0] if found else ""

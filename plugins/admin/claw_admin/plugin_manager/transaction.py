@@ -145,8 +145,13 @@ class LayerStore:
             one.distribution for one in bad if layer and one.file.resolve().is_relative_to(layer)
         )
 
-    def apply(self, wanted: InstallPlan, pip: Pip) -> Path:
-        """Build the set of ``wanted``, make it current or staged, and return its folder."""
+    def apply(
+        self, wanted: InstallPlan, pip: Pip, check: Callable[[Path], None] = lambda built: None
+    ) -> Path:
+        """Build the set of ``wanted``, make it current or staged, and return its folder.
+
+        :param check: called with the folder before it is made current; an error leaves the present set.
+        """
         built = self.scratch / "layer"
         with self._reported_step("create the folder"):
             built.mkdir(mode=0o700)
@@ -165,6 +170,7 @@ class LayerStore:
         with self._reported_step("assemble"):
             for name in STEPS[5:7]:
                 _merge(self.scratch / name, built)
+            check(built)
         with self._reported_step("record paths"):
             paths = "".join(f"{path}\n" for path in _editable_paths(wanted.new, built))
             replace_file(built / EDITABLE_FILE, paths.encode())

@@ -1,0 +1,57 @@
+"""What is wrong with the hooks of a plugin's module."""
+
+from types import ModuleType
+
+import pytest
+from claw.contracts.errors import ClawError
+from claw.host.registry import hook_problems
+
+GOOD = "@hookimpl\ndef register_tools(config): return []\n"
+
+
+def module(code: str) -> ModuleType:
+    made = ModuleType("acme")
+    exec(f"from claw import hookimpl\n{code}", vars(made))
+    return made
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        GOOD,
+        "@hookimpl(specname='register_tools')\ndef mine(config): return []",
+        "@hookimpl\ndef register_commands(app): pass",
+        "@hookimpl\ndef acme_routes(config): return []",  # of a plugin that may not be loaded
+        "hookspecs = object()",
+    ],
+)
+def test_sound_hooks_are_no_problem(code):
+    assert hook_problems(module(code)) == []
+
+
+def test_a_hook_of_another_plugin_is_known():
+    assert hook_problems(module("@hookimpl\ndef register_tool(config): return []"), ["register_tool"]) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("@hookimpl\ndef register_tool(config): return []", "did you mean register_tools"),
+        ("@hookimpl\ndef register_chanels(config): return []", "did you mean register_channels"),
+        ("@hookimpl(specname='register_tol')\ndef mine(config): return []", "did you mean register_tools"),
+        ("def register_channels(config): return []", "register_channels is not marked with @hookimpl"),
+    ],
+)
+def test_a_hook_that_nobody_asks_is_a_problem_and_an_error_when_it_is_the_only_one(code, problem):
+    [told] = hook_problems(module(f"{GOOD}{code}"))
+    assert problem in told
+
+    with pytest.raises(ClawError, match="register_") as refused:
+        hook_problems(module(code))
+    assert problem in refused.value.problem
+    assert refused.value.fix
+
+
+def test_a_module_without_hooks_is_an_error():
+    with pytest.raises(ClawError, match="implements no hook"):
+        hook_problems(module("x = 1"))
