@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
+import msgspec
 from claw import Assistant, Image, Message, Request, SystemPrompt, Text, Thinking, ToolCall, ToolSpec, User
 from claw_provider_sdk import CallIds, JsonRows
 
@@ -45,7 +46,7 @@ def body(request: Request, turns: "MessagesTurns", default_max_tokens: int) -> d
         wire["tool_choice"] = to_tool_choice(request.tool_choice)
     if thinking:
         wire["thinking"] = thinking
-    _mark_for_cache(wire, request, turns.chars)
+    _mark_for_cache(wire, request, turns)
     return wire
 
 
@@ -85,11 +86,13 @@ class MessagesTurns:
     def __init__(self, maker: str, model: str) -> None:
         self._maker, self._model = maker, f"{maker}/{model}"
         self._ids = CallIds(64)
-        self._older = JsonRows()
+        self._older = JsonRows()  # everything before _before
+        self._before: Block | None = None  # the last answer before the current message of a person
+        self._after: list[msgspec.Raw] = []  # behind it, without the newest two
         self._turns: list[
             Block
         ] = []  # the newest two: the next message may be merged into the last, and its thoughts count
-        self.chars = 0
+        self.chars = self.chars_before = 0
 
     @property
     def whole(self) -> list[Any]:
@@ -97,7 +100,13 @@ class MessagesTurns:
         if not self._turns:
             return [{"role": "user", "content": [{"type": "text", "text": _OPENING}]}]
         *others, last = self._turns
-        return [*self._older.rows, *others, last | {"content": [*last["content"]]}]
+        before = [self._before] if self._before else []
+        return [*self._older.rows, *before, *self._after, *others, last | {"content": [*last["content"]]}]
+
+    @property
+    def place_before(self) -> int | None:
+        """Index in ``whole`` of the answer before the current message; None when there is none."""
+        return len(self._older.rows) if self._before else None
 
     def add(self, message: Message) -> None:
         """Add a message."""
@@ -118,14 +127,24 @@ class MessagesTurns:
         if self._turns and self._turns[-1]["role"] == role:
             self._turns[-1]["content"] += content
         else:
+            if isinstance(message, User) and self._turns:
+                self._end_turn(self.chars - _length(message))
             self._turns.append({"role": role, "content": content})
             if len(self._turns) > _OPEN_TURNS:
-                self._older.add(self._turns.pop(0))
+                self._after.append(msgspec.Raw(msgspec.json.encode(self._turns.pop(0))))
+
+    def _end_turn(self, chars: int) -> None:
+        """Put all messages before a new one of a person; the last of them is an answer."""
+        *others, before = self._turns
+        for row in (*([self._before] if self._before else ()), *self._after, *others):
+            self._older.add(row)
+        self._before, self._after, self._turns, self.chars_before = before, [], [], chars
 
     def fork(self) -> "MessagesTurns":
         """Return an independent copy."""
         other = copy(self)
         other._ids, other._older = self._ids.fork(), self._older.fork()
+        other._after = [*self._after]
         other._turns = [turn | {"content": [*turn["content"]]} for turn in self._turns]
         return other
 
@@ -181,15 +200,32 @@ def _thinking(request: Request, messages: list[Block]) -> dict[str, Any]:
     return {"type": "enabled", "budget_tokens": THINKING_TOKENS[request.thinking]}
 
 
-def _mark_for_cache(wire: dict[str, Any], request: Request, chars: int) -> None:
-    """Mark the last tool and the last user message, if enough text precedes the mark to be cached."""
+def _mark_for_cache(wire: dict[str, Any], request: Request, turns: MessagesTurns) -> None:
+    """Mark the last tool, the answer before the current message, and the last user message, if enough text precedes.
+
+    The current message is sent with facts about it and stored without them, so nothing behind it is read again by the
+    next turn: the mark before it keeps the past of the conversation.
+    """
     before = sum(len(spec.description) + len(str(spec.parameters)) for spec in request.tools)
     if before >= MIN_CACHED_CHARS:
         wire["tools"][-1] = wire["tools"][-1] | {"cache_control": _CACHE}
-    before += len(request.system.whole) + chars
+    before += len(request.system.whole)
+    at = turns.place_before
+    if at is not None and before + turns.chars_before >= MIN_CACHED_CHARS:
+        wire["messages"][at] = _marked(wire["messages"][at])
+    before += turns.chars
     last = wire["messages"][-1]
     if before >= MIN_CACHED_CHARS and last["role"] == "user":
         last["content"][-1] = last["content"][-1] | {"cache_control": _CACHE}
+
+
+def _marked(answer: Block) -> Block:
+    """Return an answer with the mark on its last block; thinking cannot bear one."""
+    content = [*answer["content"]]
+    places = (at for at in range(len(content) - 1, -1, -1) if content[at]["type"] in ("text", "tool_use"))
+    if (at := next(places, None)) is not None:
+        content[at] = content[at] | {"cache_control": _CACHE}
+    return answer | {"content": content}
 
 
 def _length(message: Message) -> int:
