@@ -51,7 +51,7 @@ from claw.host.worker import PluginWorker
 from claw.i18n import t
 from claw.policy.catalog import CORE_TOOLS, TOOL_GROUPS
 from claw.policy.engine import judge_tools
-from claw.policy.subjects import RunFacts, ToolFact, tool_fact
+from claw.policy.subjects import RunFacts, ToolFact, tool_fact, withheld_line
 from claw.policy.unknown_names import unknown_words
 from claw.security.admission import PAIRED_PEOPLE, TERMINAL, paired_people
 from claw.security.http_client import HttpClients
@@ -230,6 +230,7 @@ class App:
             *map(str, missing_plugins(self.config, known)),
             *map(str, unnamed),
             *map(str, clashes),
+            *filter(None, map(withheld_line, facts)),
         ):
             self.log(line)
 

@@ -16,6 +16,7 @@ from claw.i18n import t
 Read = Callable[[dict[str, Any]], dict[str, Any]]
 
 _MOST_ERRORS = 5
+_MOST_NODES = 20_000
 _OPEN = frozenset(
     ("additionalProperties", "patternProperties", "unevaluatedProperties", "anyOf", "oneOf", "allOf", "$ref")
 )
@@ -161,6 +162,77 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 def _signature_error(function: Callable[..., Any], problem: str, fix: str, **values: object) -> ClawError:
     return ClawError(problem, where=f"{function.__module__}.{function.__qualname__}", fix=fix, **values)
+
+
+# --- the schema of a third party ---
+
+_TYPES = frozenset(("object", "array", "string", "number", "integer", "boolean", "null"))
+_OF_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+
+
+def schema_problem(schema: Any) -> str:
+    """Return why the parameters of a tool are no JSON Schema of an object; empty when they are.
+
+    One such tool makes a model service refuse the whole request. Facts: JSON Schema 2020-12; the references of OpenAI,
+    Anthropic, Google and Mistral want an object at the top, and resolve no reference outside of the schema.
+    """
+    if not isinstance(schema, Mapping):
+        return t("{place} must be an object", place="parameters")
+    if schema.get("type", "object") != "object":
+        return t("the type at the top must be object")
+    pending: list[tuple[str, Any]] = [("", schema)]
+    for place, node in pending:
+        if isinstance(node, bool) and place:
+            continue
+        if problem := _node_problem(node, schema):
+            return f"{place or '.'}: {problem}"
+        pending += _parts(place, node)
+        if len(pending) > _MOST_NODES:
+            return t("it has more than {count} parts", count=_MOST_NODES)
+    return ""
+
+
+def _node_problem(node: Any, whole: Mapping[str, Any]) -> str:
+    if not isinstance(node, Mapping):
+        return t("a schema must be an object")
+    kinds = node.get("type", ())
+    for kind in kinds if isinstance(kinds, list | tuple) else (kinds,):
+        if not isinstance(kind, str) or kind not in _TYPES:
+            return t("{given} is no type", given=_excerpt(kind))
+    for key in _OF_SCHEMAS:
+        if not isinstance(node.get(key, {}), Mapping):
+            return t("{place} must be an object", place=key)
+    for key in (*_LISTS, "required", "enum"):
+        if key in node and not (isinstance(node[key], list | tuple) and (node[key] or key == "required")):
+            return t("{place} must be a list", place=key)
+    if not all(isinstance(name, str) for name in node.get("required", ())):
+        return t("{place} must be a list", place="required")
+    reference = node.get("$ref", "#")
+    return "" if _resolves(reference, whole) else t("{given} leads nowhere", given=_excerpt(reference))
+
+
+def _resolves(reference: Any, whole: Any) -> bool:
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+        return False
+    for step in reference.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if not isinstance(whole, Mapping) or name not in whole:
+            return False
+        whole = whole[name]
+    return True
+
+
+def _parts(place: str, node: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the schemas inside a schema, each with its place."""
+    for key in _OF_SCHEMAS:
+        yield from ((f"{place}.{name}".lstrip("."), inner) for name, inner in node.get(key, {}).items())
+    for key in _LISTS:
+        yield from ((f"{place}.{key}[{at}]".lstrip("."), inner) for at, inner in enumerate(node.get(key, ())))
+    for key in _ONE:
+        if key in node and not isinstance(node[key], list):
+            yield f"{place}.{key}".lstrip("."), node[key]
 
 
 # --- arguments against a schema --------------------------------------------------------------------------------------

@@ -130,6 +130,9 @@ def _missing_setting(fact: ToolFact, run: RunFacts) -> Ruling | None:
 
 
 def _provider_schema(fact: ToolFact, run: RunFacts) -> Ruling | None:
+    if fact.schema_problem:
+        template = "model services do not accept its parameters: {why}"
+        return Ruling(False, "provider-schema", template=template, values={"why": fact.schema_problem})
     if not run.refused:
         return None
     name = normalise_tool_name(fact.name)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from claw.contracts.messages import Sender
+from claw.contracts.tool_schema import schema_problem
+from claw.i18n import t
 from claw.policy.catalog import CORE_TOOLS, normalise_tool_name
 
 
@@ -61,6 +63,7 @@ class ToolFact:
     :param lost_to: the plugin to which ``tools.suppliers`` assigns this name.
     :param lacks: dotted key of a required setting that is missing; empty when nothing is missing.
     :param tokens: estimated cost of its description and parameters in a request.
+    :param schema_problem: why model services would refuse its parameters; empty when they accept them.
     """
 
     name: str
@@ -71,6 +74,7 @@ class ToolFact:
     assigned_to: str = ""
     missing_setting: str = ""
     tokens: int = 0
+    schema_problem: str = ""
 
 
 def tool_fact(tool: ToolTexts, plugin: str, suppliers: Mapping[str, str], *, lacks: str = "") -> ToolFact:
@@ -80,7 +84,7 @@ def tool_fact(tool: ToolTexts, plugin: str, suppliers: Mapping[str, str], *, lac
     :param lacks: as in ``ToolFact``.
     """
     handed = _assigned_to(normalise_tool_name(tool.name), suppliers)
-    spec = json.dumps(dict(tool.parameters), ensure_ascii=False, separators=(",", ":"))
+    spec = json.dumps(tool.parameters, default=dict, ensure_ascii=False, separators=(",", ":"))
     return ToolFact(
         name=tool.name,
         plugin=None if is_core_tool(tool.name, plugin, suppliers) else plugin,
@@ -89,8 +93,19 @@ def tool_fact(tool: ToolTexts, plugin: str, suppliers: Mapping[str, str], *, lac
         owner_only=tool.owner_only,
         assigned_to="" if normalise_tool_name(plugin) == handed else handed,
         missing_setting=lacks,
+        schema_problem=schema_problem(tool.parameters),
         tokens=(len(tool.name) + len(tool.description) + len(spec)) // 4,
     )
+
+
+def withheld_line(fact: ToolFact) -> str:
+    """Return a line about a tool that no request can offer, with the plugin that brings it; empty for any other."""
+    if not fact.schema_problem:
+        return ""
+    template = (
+        "tool {tool} of plugin {plugin} is withheld: model services do not accept its parameters: {why}"
+    )
+    return t(template, tool=fact.name, plugin=fact.supplier or "claw", why=fact.schema_problem)
 
 
 def is_core_tool(tool: str, plugin: str, suppliers: Mapping[str, str]) -> bool:

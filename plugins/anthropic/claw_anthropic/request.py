@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 from claw import Assistant, Image, Message, Request, SystemPrompt, Text, Thinking, ToolCall, ToolSpec, User
-from claw_provider_sdk import CallIds, JsonRows
+from claw_provider_sdk import CallIds, JsonRows, object_schema
 
 MIN_CACHED_CHARS = 4096
 THINKING_TOKENS = {"low": 2048, "medium": 8192, "high": 24576}
@@ -65,7 +65,7 @@ def to_tool(spec: ToolSpec) -> Block:
     return {
         "name": spec.name,
         "description": spec.description,
-        "input_schema": {"type": "object", **spec.parameters},
+        "input_schema": object_schema(spec.parameters),
     }
 
 

@@ -12,7 +12,7 @@ _NAMES = {
     "keys": "configured_keys",
     "json_repair": "parse_lenient_json",
     "model_facts": "ModelFigures ModelTable model_figures",
-    "schema_dialects": "function_schema gemini_schema openai_strict_schema strict_schema_problem",
+    "schema_dialects": "function_schema gemini_schema object_schema openai_strict_schema strict_schema_problem",
     "stream": "CallIds JsonRows STREAM_DONE base_url stream_answer new_call_id tool_arguments",
     "timeouts": "StreamTimeouts",
     "usage": "Price usage_of",

@@ -27,6 +27,7 @@ from claw_provider_sdk.model_facts import (
 from claw_provider_sdk.schema_dialects import (
     function_schema as function_schema,
     gemini_schema as gemini_schema,
+    object_schema as object_schema,
     openai_strict_schema as openai_strict_schema,
     strict_schema_problem as strict_schema_problem,
 )

@@ -18,6 +18,7 @@ _GEMINI_KEYS = frozenset(
     | {"properties", "required", "minProperties", "maxProperties", "minimum", "maximum", "minLength", "maxLength"}
     | {"pattern", "example", "propertyOrdering"}
 )  # fmt: skip
+_NOT_AT_TOP = frozenset({"allOf", "anyOf", "oneOf", "not", "enum"})
 _GEMINI_FORMATS = frozenset({"date-time", "enum", "float", "double", "int32", "int64"})
 # Keys that only restrict: without them the model has more freedom, and the host checks every call anyway.
 _STRICT_DROPS = frozenset(
@@ -37,8 +38,31 @@ def function_schema(spec: ToolSpec) -> dict[str, Any]:
     return {
         "name": spec.name,
         "description": spec.description,
-        "parameters": {"type": "object", **spec.parameters},
+        "parameters": object_schema(spec.parameters),
     }
+
+
+def object_schema(schema: Schema) -> dict[str, Any]:
+    """Return a tool's schema as one plain object at the top, which OpenAI and Anthropic demand.
+
+    The properties of alternatives (``anyOf`` …) stand side by side; the host checks the arguments against the full
+    schema.
+    """
+    parts = [
+        part
+        for key in ("allOf", "anyOf", "oneOf")
+        for part in schema.get(key, ())
+        if isinstance(part, Mapping)
+    ]
+    if not parts and "not" not in schema and "enum" not in schema:
+        return {"type": "object", **schema}
+    plain = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP}
+    definitions, properties = _definitions(schema), dict(schema.get("properties", {}))
+    for part in parts:
+        named = definitions.get(str(part.get("$ref", "")).rsplit("/", 1)[-1], part)
+        for name, inner in named.get("properties", {}).items():
+            properties.setdefault(name, inner)
+    return {"type": "object", **plain, "properties": properties}
 
 
 def gemini_schema(schema: Schema) -> dict[str, Any]:

@@ -53,6 +53,14 @@ def plugin_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Findin
     yield from slot_conflicts(setup.plugin_states, setup.config.settings.plugins.slots.chosen())
     for conflict in judge_tools(setup.facts, (), RunFacts()).conflicts:
         yield Finding(conflict.fact.plugin or conflict.fact.supplier, "conflict", str(conflict), grave=False)
+    for fact in setup.facts:
+        if fact.schema_problem:
+            why = t(
+                "its tool {tool} is withheld: model services do not accept its parameters: {why}",
+                tool=fact.name, why=fact.schema_problem,
+            )  # fmt: skip
+            fix = t("update the plugin, or ask its author for a sound schema")
+            yield Finding(fact.supplier, "schema", why, fix)
 
 
 def permission_findings(home: Path) -> Iterator[Finding]:

@@ -33,6 +33,13 @@ def check(headers: Mapping[str, str], body: Any) -> None:
         "A maximum of 4 blocks with cache_control may be provided",
     )
     names = [tool["name"] for tool in body.get("tools", ())]
+    for at, tool in enumerate(body.get("tools", ())):
+        where, schema = f"tools.{at}.custom.input_schema", tool["input_schema"]
+        require(schema.get("type") == "object", f"{where}.type: Input should be 'object'")
+        require(
+            not {"oneOf", "allOf", "anyOf"} & schema.keys(),
+            f"{where}: input_schema does not support oneOf, allOf, or anyOf at the top level",
+        )
     require(len(set(names)) == len(names), "tools: Tool names must be unique.")
     thinking = body.get("thinking", {})
     if thinking.get("type", "disabled") != "disabled":

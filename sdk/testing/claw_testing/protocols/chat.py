@@ -14,6 +14,9 @@ from claw_testing.protocols import (
     require,
 )
 
+MOST_TOOLS = 128
+_NOT_AT_TOP = {"oneOf", "anyOf", "allOf", "enum", "not"}
+
 
 def error(kind: str, message: str) -> dict[str, Any]:
     """Build the body of an error."""
@@ -27,6 +30,7 @@ def check(headers: Mapping[str, str], body: Any) -> None:
     """
     check_key(headers)
     check_shape("chat", body)
+    check_functions([tool["function"] for tool in body.get("tools", ())])
     open_calls: list[str] = []
     for index, message in enumerate([*body["messages"], {"role": "end"}]):
         if message["role"] == "tool":
@@ -39,6 +43,24 @@ def check(headers: Mapping[str, str], body: Any) -> None:
             not open_calls, f"'tool_calls' must be followed by tool messages responding to each id: {late}"
         )
         open_calls = [call["id"] for call in message.get("tool_calls", ())]
+
+
+def check_functions(functions: list[Any]) -> None:
+    """Check the tools of a request: their number, and the top of each schema."""
+    count = len(functions)
+    require(
+        count <= MOST_TOOLS,
+        f"Invalid 'tools': array too long. Expected an array with maximum length {MOST_TOOLS}, but got an array with "
+        f"length {count} instead.",
+    )
+    for one in functions:
+        schema = one.get("parameters") or {"type": "object"}
+        fits = schema.get("type") == "object" and not _NOT_AT_TOP & schema.keys()
+        require(
+            fits,
+            f"Invalid schema for function '{one['name']}': schema must have type 'object' and not have "
+            "'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.",
+        )
 
 
 def check_key(headers: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 from claw_testing.protocols import CREATED, check_shape, encode_sse, in_two_pieces, require
-from claw_testing.protocols.chat import check_key, error, usage
+from claw_testing.protocols.chat import check_functions, check_key, error, usage
 
 __all__ = ["check", "error", "stream", "whole"]
 
@@ -18,6 +18,7 @@ def check(headers: Mapping[str, str], body: Any) -> None:
     """
     check_key(headers)
     check_shape("responses", body)
+    check_functions([tool for tool in body.get("tools", ()) if tool.get("type") == "function"])
     items = body["input"] if isinstance(body["input"], list) else []
     asked = [item["call_id"] for item in items if item.get("type") == "function_call"]
     answered = [item["call_id"] for item in items if item.get("type") == "function_call_output"]
