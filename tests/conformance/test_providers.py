@@ -105,7 +105,7 @@ async def test_one_attempt_is_one_request(wire, status, reason):
     assert error.retry_after_seconds == 9
 
 
-async def test_a_silent_service_is_given_up_and_the_connection_closed(wire):
+async def test_a_silent_service_times_out_and_the_connection_closed(wire):
     silent = ServiceReply(text="a long story", hang=True)
     async with wire.service([silent]) as service, wire.model(service.url, idleTimeoutSeconds=0.2) as model:
         error = await failure(model)

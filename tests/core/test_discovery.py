@@ -14,7 +14,7 @@ import pytest
 from claw.host.discovery import FILE, installed_plugins
 from claw.host.manifest import installed_plugins as scan_anew
 from hypothesis import given, settings, strategies as st
-from strangers import installed
+from third_party import installed
 
 CODE = (".py", ".pyc")  # one or the other, by who came first; the modules are compared by name
 SLEEPS = "import time\ntime.sleep(0.5)\n"

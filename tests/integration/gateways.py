@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from claw_gateway.process.presence import gateway_pid
 from claw_gateway.process.status import READY, read_status
-from strangers import Machine, installed
+from third_party import Machine, installed
 
 CHANNEL = """
 import asyncio, logging, os, time

@@ -1,4 +1,4 @@
-"""A program for ``test_one_plugin_less.py``: it uses claw in an environment and prints facts as JSON.
+"""A program for ``test_missing_plugin.py``: it uses claw in an environment and prints facts as JSON.
 
 ``python guard_run.py`` reads the config file of ``HOME``; the plugin ``scripted`` (``PLUGIN`` below) is installed.
 """

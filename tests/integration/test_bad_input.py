@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from claw.storage.files import Lock
 from claw_testing.services import AnthropicService, OpenAIService, ServiceReply
-from strangers import Machine, Said, brings, installed
+from third_party import Machine, Said, brings, installed
 
 PAGE = b"<!doctype html><html><title>Welcome to nginx</title></html>"
 HANZI = re.compile("[\u4e00-\u9fff]")

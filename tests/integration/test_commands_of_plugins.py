@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from core.source import ROOT
 from environments import Environment, projects
-from strangers import Machine, Said, brings, installed
+from third_party import Machine, Said, brings, installed
 
 NOTES = """
 import typer

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from environments import Environment, projects
-from strangers import Machine, installed
+from third_party import Machine, installed
 
 CODE = """
 from claw import Finding, hookimpl

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from claw_admin.doctor.plugin_checks import format_import_chain
 from claw_admin.doctor.probe import ImportTime, ProbeResult, heaviest_chain, parse_import_times
-from strangers import TOOL, Machine, brings, installed
+from third_party import TOOL, Machine, brings, installed
 
 MANIFEST: dict[str, Any] = {
     "kinds": ["tool"],

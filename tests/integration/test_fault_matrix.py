@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from integration import faulty
 from integration.faulty import KINDS, Lived, Plan, live
-from strangers import Machine, installed
+from third_party import Machine, installed
 
 STAGES = {"find": "", "import": "TOP", "register": "HOOK", "run": "RUN", "stop": "CLOSE"}
 """When, and the point of the plugin's code that is reached then."""

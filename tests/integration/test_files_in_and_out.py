@@ -8,7 +8,7 @@ from claw.security.workspace_fs import workspace_files
 from claw.testing import FakeChannel, FakeProvider, Harness, says
 from claw_gateway.attachments import copy_attachments
 from claw_gateway.replies import split_reply
-from integration.test_after_a_death import served
+from integration.test_crash_recovery import served
 
 SMALL = ChannelLimits(quiet_seconds=0.0, media_in_bytes=1000, media_out_bytes=1000)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from integration.gateways import home  # noqa: F401
-from strangers import Machine
+from third_party import Machine
 
 MISSING = {"telegram": "botToken", "discord": "token", "feishu": "appId"}
 

@@ -21,7 +21,7 @@ from claw_gateway.process.reload import (
     save_last_good,
 )
 from integration.gateways import Home, Running, home, until  # noqa: F401
-from strangers import brings, installed
+from third_party import brings, installed
 
 
 @pytest.fixture

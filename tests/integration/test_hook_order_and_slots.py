@@ -9,7 +9,7 @@ import pytest
 from claw import CallContext, Review, hookimpl
 from claw.contracts.errors import ConfigError
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
-from strangers import Machine, installed
+from third_party import Machine, installed
 
 
 class Reviewer:

@@ -12,7 +12,7 @@ from claw_testing.services import OpenAIService, ServiceReply
 from core.source import ROOT
 from environments import Environment, closure_of, projects
 from integration.test_packaging import wheel_of
-from strangers import installed
+from third_party import installed
 
 pytestmark = pytest.mark.xdist_group("wheels")
 SMALL = closure_of(["claw-core", "claw-openai"])

@@ -10,7 +10,7 @@ import termios
 
 import pytest
 from claw.cli.output import last_column_below
-from strangers import Machine
+from third_party import Machine
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 

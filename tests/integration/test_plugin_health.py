@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from strangers import Machine, brings, installed
+from third_party import Machine, brings, installed
 
 BOOM = "raise RuntimeError('no luck')"
 HOOK = "from claw import hookimpl\n@hookimpl\ndef register_tools(config):\n    "

@@ -10,7 +10,7 @@ import pytest
 from claw.cli.main import app
 from claw_prompt.stability import PromptPart, parts_with_time, prompt_differences
 from hypothesis import given, strategies as st
-from strangers import installed
+from third_party import installed
 from typer.testing import CliRunner, Result
 
 SECTION = """

@@ -23,7 +23,7 @@ from claw_feishu.fake import FakeFeishu
 from claw_gateway.process.failpoint import NAMES
 from claw_telegram.fake import FakeTelegram
 from claw_testing.services import OpenAIService
-from strangers import installed
+from third_party import installed
 
 from rigs import ledger, script
 from rigs.checker import Asked, History, Stands

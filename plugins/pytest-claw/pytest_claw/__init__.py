@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_claw.command import CommandSuite as CommandSuite
     from pytest_claw.context_engine import ContextEngineSuite as ContextEngineSuite
     from pytest_claw.diagnostic import DiagnosticSuite as DiagnosticSuite
-    from pytest_claw.enduring import FaultSuite as FaultSuite
+    from pytest_claw.faulty_service import FaultSuite as FaultSuite
     from pytest_claw.message_filter import FilterSuite as FilterSuite
     from pytest_claw.middleware import MiddlewareSuite as MiddlewareSuite
     from pytest_claw.observer import ObserverSuite as ObserverSuite
@@ -44,7 +44,7 @@ _MODULES = {
     "CommandSuite": "command",
     "ContextEngineSuite": "context_engine",
     "DiagnosticSuite": "diagnostic",
-    "FaultSuite": "enduring",
+    "FaultSuite": "faulty_service",
     "FilterSuite": "message_filter",
     "MiddlewareSuite": "middleware",
     "ModelSelectorSuite": "selector",
@@ -83,7 +83,10 @@ SUITE_OF_HOOK = {
 __all__ = sorted(_MODULES)  # noqa: PLE0605
 
 # An editable install does not list its files, so pytest would not find the modules whose asserts it rewrites.
-_PARTS = ("growing", "hearing", "hook", "living", "place", "saying", "scene", "served", "trying")
+_PARTS = (
+    "channel_promises", "channel_trial", "hook", "inbound", "lifecycle", "outbound", "provider_promises", "scene",
+    "streaming",
+)  # fmt: skip
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in sorted({*_MODULES.values(), *_PARTS})))
 
 

@@ -47,7 +47,7 @@ class ApproverSuite(HookSuite):
 
         assert not self.run(twice()).allowed, "the answer to one call decided about another"
 
-    def test_nothing_is_allowed_while_nobody_answers(self, subject: Any) -> None:
+    def test_nothing_is_allowed_without_an_answer(self, subject: Any) -> None:
         async def waited() -> Any:
             question = asyncio.ensure_future(subject.ask(REQUEST))
             done, _ = await asyncio.wait({question}, timeout=0.2)

@@ -2,11 +2,11 @@
 ``claw.testing.FakeChannel``.
 """
 
-from pytest_claw.growing import StreamingPromises
-from pytest_claw.hearing import InboundPromises
-from pytest_claw.living import LifecyclePromises
-from pytest_claw.place import RecordingInbox, ServiceSide
-from pytest_claw.saying import OutboundPromises
+from pytest_claw.channel_trial import RecordingInbox, ServiceSide
+from pytest_claw.inbound import InboundPromises
+from pytest_claw.lifecycle import LifecyclePromises
+from pytest_claw.outbound import OutboundPromises
+from pytest_claw.streaming import StreamingPromises
 
 __all__ = ["ChannelSuite", "RecordingInbox", "ServiceSide"]
 

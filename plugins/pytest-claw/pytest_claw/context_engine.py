@@ -1,4 +1,4 @@
-"""Conformance tests of a context engine: it stands in a claw whose model has a small window."""
+"""Conformance tests of a context engine: it runs in a claw whose model has a small window."""
 
 from collections.abc import Mapping
 from pathlib import Path

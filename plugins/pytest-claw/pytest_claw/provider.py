@@ -20,9 +20,9 @@ from claw.testing import tool_result_of
 from claw_testing import ReceivedRequest, ServiceConnection, ServiceReply
 
 from pytest_claw.faults import KEY
+from pytest_claw.provider_promises import ProviderPromises
 from pytest_claw.relay import Relay
 from pytest_claw.scene import ProviderTrial
-from pytest_claw.served import ProviderPromises
 
 LS = ToolSpec(
     "ls",
@@ -50,7 +50,7 @@ _CALLS = (("ls", {"path": "项目"}), ("ls", {"path": "."}))
 
 class ProviderSuite(ProviderPromises):
     """Promises of a provider. ``plugin``, ``name``, ``service`` are yours: see
-    :class:`pytest_claw.served.ProviderPromises`.
+    :class:`pytest_claw.provider_promises.ProviderPromises`.
 
     ``service`` plays scripts, so that each word of an answer is known. With ``live`` in its place the same
     tests run
@@ -62,7 +62,7 @@ class ProviderSuite(ProviderPromises):
     patience_seconds = 3.0
 
     @pytest.mark.parametrize("piece_bytes", [0, 1, 7])
-    def test_words_and_calls_come_through_in_odd_pieces(self, piece_bytes: int) -> None:
+    def test_text_and_calls_survive_any_chunking(self, piece_bytes: int) -> None:
         async def trial(on: ProviderTrial) -> None:
             shown, message = await on.answer(tools=() if on.live else (LS,))
             assert shown == message.text != ""
@@ -90,11 +90,11 @@ class ProviderSuite(ProviderPromises):
             assert message.stop_reason == "tool_use"
             if not on.live:
                 await on.answer(tools=(LS,), tool_choice="auto")
-                assert on.sent(0) != on.sent(1), "that it must be called is not told"
+                assert on.sent(0) != on.sent(1), "tool_choice is not in the request"
 
         self._try(trial, lambda request: ServiceReply(calls=_CALLS[:1]))
 
-    def test_a_call_and_its_result_are_gone_on_from(self) -> None:
+    def test_a_call_and_its_result_are_sent_back(self) -> None:
         async def trial(on: ProviderTrial) -> None:
             question = User((Text("List it."),))
             _, message = await on.answer(question, tools=(LS,), tool_choice="ls", **_token_limit(on))
@@ -106,19 +106,19 @@ class ProviderSuite(ProviderPromises):
             if not on.live:
                 assert message.text == "notes.txt is there."
                 assert on.service.refusals == []
-                assert "notes.txt" in on.sent(), "the result is not told"
+                assert "notes.txt" in on.sent(), "the tool result is not in the request"
 
         self._try(trial, [ServiceReply(calls=_CALLS[:1]), "notes.txt is there."])
 
-    def test_what_a_call_cost_is_told(self) -> None:
+    def test_the_usage_of_a_call_is_reported(self) -> None:
         async def trial(on: ProviderTrial) -> None:
             used = (await on.answer())[1].usage
             if on.live:
                 assert used.output
                 assert (used.input or 0) + (used.cache_read or 0) > 0
                 return
-            told = {"input": used.input, "output": used.output, "cache_read": used.cache_read}
-            assert told == {"input": 12, "output": 3, "cache_read": 100}
+            counts = {"input": used.input, "output": used.output, "cache_read": used.cache_read}
+            assert counts == {"input": 12, "output": 3, "cache_read": 100}
 
         self._try(trial, [ServiceReply(text="fine", usage={"input": 12, "output": 3, "cache_read": 100})])
 
@@ -138,14 +138,14 @@ class ProviderSuite(ProviderPromises):
 
         self._try(trial, ["fine"])
 
-    def test_the_longest_answer_is_obeyed(self) -> None:
+    def test_max_tokens_is_obeyed(self) -> None:
         async def trial(on: ProviderTrial) -> None:
             _, message = await on.answer(User((Text("Tell a long story."),)), max_tokens=7)
             if on.live:
                 assert message.stop_reason == "length"
                 assert 0 < (message.usage.output or 0) <= 7
             else:
-                assert ": 7" in on.sent(), "the limit is not told"
+                assert ": 7" in on.sent(), "max_tokens is not in the request"
 
         self._try(trial, ["fine"])
 
@@ -175,18 +175,18 @@ class ProviderSuite(ProviderPromises):
 
         self._try(trial, ["a dot"])
 
-    def test_a_past_of_other_makers_is_taken(self) -> None:
+    def test_a_history_of_other_providers_is_accepted(self) -> None:
         async def trial(on: ProviderTrial) -> None:
             shown, message = await on.answer(*_FOREIGN_PAST, tools=(LS,), tool_choice="none")
             assert shown == message.text
             if not on.live:
                 assert on.service.refusals == []
-                assert "a secret thought" not in on.sent(), "thoughts of another maker are told"
+                assert "a secret thought" not in on.sent(), "the request holds thinking of another provider"
 
         self._try(trial, ["fine"])
 
     @pytest.mark.parametrize("status", FAILURES)
-    def test_a_refusal_is_told_by_its_class(self, status: int) -> None:
+    def test_an_error_has_the_reason_of_its_status(self, status: int) -> None:
         if self.live and status != 401:
             pytest.skip(f"a live service cannot be made to answer {status}")
 
@@ -202,7 +202,7 @@ class ProviderSuite(ProviderPromises):
         )
         self._try(trial, lambda request: reply, apiKey=KEY)
 
-    def test_a_conversation_that_is_too_long_is_told_as_that(self) -> None:
+    def test_a_conversation_that_is_too_long_is_reported_as_that(self) -> None:
         async def trial(on: ProviderTrial) -> None:
             words = "too long " * (on.live.longest if on.live else 1)
             error = await on.failure(User((Text(words),)))
@@ -211,7 +211,7 @@ class ProviderSuite(ProviderPromises):
         said = {"error": {"message": "prompt is too long: 250000 tokens > 200000 maximum"}}
         self._try(trial, lambda request: ServiceReply(status=400, body=said))
 
-    def test_an_answer_that_breaks_off_is_no_answer(self) -> None:
+    def test_an_answer_that_breaks_off_is_an_error(self) -> None:
         async def trial(on: ProviderTrial) -> None:
             error = await on.failure()
             assert error.reason in ("network", "truncated")
@@ -219,7 +219,7 @@ class ProviderSuite(ProviderPromises):
 
         self._try(trial, lambda request: ServiceReply(raw=b": nothing came yet\n\n", cut=True), cut=True)
 
-    def test_a_silent_service_is_given_up(self) -> None:
+    def test_a_silent_service_times_out(self) -> None:
         async def trial(on: ProviderTrial) -> None:
             async with asyncio.timeout(self.patience_seconds + 2):
                 error = await on.failure()
@@ -228,7 +228,7 @@ class ProviderSuite(ProviderPromises):
         limits = {"beginTimeoutSeconds": 0.3}
         self._try(trial, lambda request: ServiceReply(play=ServiceConnection.hang), silent=True, **limits)
 
-    def test_who_leaves_closes_the_connection(self) -> None:
+    def test_closing_the_stream_closes_the_connection(self) -> None:
         def story(on: ProviderTrial) -> Any:
             return on.model.stream(on.asks(User((Text("Tell a very long story."),)), max_tokens=1000))
 
@@ -255,7 +255,7 @@ class ProviderSuite(ProviderPromises):
             await _left(on.service, self.patience_seconds)
 
         for trial in (cancelled, closed):
-            self._try(trial, [ServiceReply(text="a long story that nobody hears to its end", hang=True)])
+            self._try(trial, [ServiceReply(text="a long story without an end", hang=True)])
 
     def test_one_attempt_is_one_request(self) -> None:
         async def trial(on: ProviderTrial) -> None:

@@ -39,7 +39,7 @@ class ReviewerSuite(HookSuite):
             "session_key": "agent:default:main",
             "agent": "default",
             "address": Address("terminal", "main"),
-            "sender": Sender("somebody"),
+            "sender": Sender("user-1"),
             "tool": ToolTraits(call.name, "acme"),
         }
         return CallContext(**{**facts, **given})

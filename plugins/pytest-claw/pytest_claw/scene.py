@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from claw import Assistant, Finished, Provider, ProviderError, Request, TextDelta
 
+from pytest_claw.provider_promises import asks
 from pytest_claw.relay import LiveService, Relay
-from pytest_claw.served import asks
 
 _SHORT = 12
 

@@ -10,7 +10,7 @@ from claw import PromptFacts
 from claw.testing import prompt_facts
 
 VOLATILE_FROM = 195.0
-"""Above this position a section stands behind the cache boundary, whatever it declares."""
+"""Above this position a section is after the cache boundary, whatever it declares."""
 CLOCK_AND_CHANCE = frozenset(
     {"time", "time_ns", "localtime", "gmtime", "ctime", "asctime", "now", "utcnow", "today"}
     | {"urandom", "getrandbits", "random", "uuid4", "uuid1", "uuid_generate_time_safe"}
@@ -50,7 +50,7 @@ class SectionSuite:
 
     def test_no_message_changes_a_stable_section(self, known: PromptFacts) -> None:
         if not self._is_stable:
-            pytest.skip("it stands behind the cache boundary: it may change with each message")
+            pytest.skip("it is after the cache boundary: it may change with each message")
         before = self._render(known)
         if self._render(known) != before:
             pytest.skip("it is never the same: another test says so")

@@ -35,7 +35,7 @@ class ServiceSuite(HookSuite):
         async with Harness(FakeProvider()) as harness:
             yield harness.app
 
-    def test_it_runs_until_it_is_told_to_stop(self, subject: Any) -> None:
+    def test_it_runs_until_it_is_asked_to_stop(self, subject: Any) -> None:
         async def stopped() -> None:
             async with self.runtime() as runtime:
                 stop = asyncio.Event()

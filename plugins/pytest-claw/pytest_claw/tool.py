@@ -119,7 +119,7 @@ class ToolSuite:
 
     def test_calling_it_twice_is_as_harmless_as_it_says(self, context: ToolContext) -> None:
         if self.tool.effects == "once":
-            pytest.skip("it says once: nobody calls it twice")
+            pytest.skip("its effects are `once`: no second call")
         workspace = context.agent.workspace
         before = _files(workspace)
         first = _said(run(self.call(context)))

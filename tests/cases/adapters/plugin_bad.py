@@ -24,7 +24,7 @@ from claw.host.manifest import find_plugin
 from claw.testing import FakeChannel, FakeProvider, says, standard_plugins
 from claw_gateway.supervisor import ChannelServer
 from integration.gateways import Home, Running
-from strangers import installed
+from third_party import installed
 
 from cases.made import plugins as made
 

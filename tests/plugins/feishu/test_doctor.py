@@ -10,7 +10,7 @@ from claw import Finding
 from claw_feishu.fake import FakeAnswer, FakeFeishu
 from claw_feishu.fake.service import HEARING
 from plugins.feishu.places import channel
-from strangers import Machine
+from third_party import Machine
 
 LISTED = {
     "code": 99991672,

@@ -17,7 +17,7 @@ from claw_feishu.tools import office_tools
 from claw_feishu.tools.doc import blocks_of
 from claw_feishu.tools.sdk import Sdk, token_in
 from plugins.feishu.places import channel
-from strangers import Machine
+from third_party import Machine
 
 pytestmark = pytest.mark.xdist_group("lark")  # one worker pays for the import
 SOMEBODY, ANOTHER = "ou_881e8247625e31527b4d15a31471504c", "ou_another"

@@ -415,7 +415,7 @@ QUOTA = "You exceeded your current quota, please check your plan and billing det
         ),
     ],
 )
-async def test_a_refusal_is_told_by_its_class(reply, reason):
+async def test_an_error_has_the_reason_of_its_status(reply, reason):
     assert (await failure(reply)).reason == reason
 
 

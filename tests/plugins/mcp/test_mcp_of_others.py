@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from integration.test_packaging import Venv
-from plugins.elsewhere import built, flip_first_byte, module, obey, printed, remove
+from plugins.fresh_environment import built, flip_first_byte, module, obey, printed, remove
 
 pytestmark = [pytest.mark.index, pytest.mark.timeout(600), pytest.mark.xdist_group("mcp of others")]
 BESIDE = ("time", "git", "fetch")

@@ -338,7 +338,7 @@ async def test_cached_tokens_are_told_apart_from_the_input(cached):
         ),
     ],
 )
-async def test_a_refusal_is_told_by_its_class(status, body, reason, said):
+async def test_an_error_has_the_reason_of_its_status(status, body, reason, said):
     error = await failure(ServiceReply(status=status, body=body))
 
     assert error.reason == (reason or error.reason)

@@ -205,7 +205,7 @@ async def test_what_else_claw_does_is_written_down(channel: FakeChannel) -> None
         await channel.edit(here, id, "three")
 
 
-async def test_it_tells_how_it_is_doing(channel: FakeChannel) -> None:
+async def test_it_reports_its_state(channel: FakeChannel) -> None:
     assert channel.state.state == "starting"
     running = asyncio.create_task(channel.run(Door()))
     await soon(lambda: channel.state.state == "up")

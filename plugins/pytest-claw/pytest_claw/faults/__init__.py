@@ -42,7 +42,7 @@ async def at(where: str, url: str) -> AsyncIterator[str]:
     server = await asyncio.start_server(plain, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     path = url.removeprefix("http://").partition("/")[2]
-    if where == "nobody":
+    if where == "refused":
         server.close()
         await server.wait_closed()
     try:

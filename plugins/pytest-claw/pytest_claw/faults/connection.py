@@ -7,7 +7,7 @@ from pytest_claw.faults.record import KEY, add, fault
 
 # --- the connection, and the head of the response
 
-add("connection refused", "network", ServiceReply(), where="nobody")
+add("connection refused", "network", ServiceReply(), where="refused")
 add("a service without TLS where TLS is wanted", "tls", ServiceReply(), where="plain")
 
 

@@ -109,7 +109,7 @@ async def an_error_that_is_a_gzip_bomb(line: ServiceConnection) -> None:
 
 
 _PAUSES: dict[str, tuple[dict[str, str], tuple[float, float] | None]] = {
-    "no pause told": ({}, None),
+    "no pause given": ({}, None),
     "a pause in seconds": ({"retry-after": "9"}, (9, 9)),
     "a pause in milliseconds": ({"retry-after-ms": "1500"}, (1.5, 1.5)),
     "a pause until a date": ({"retry-after": formatdate(time() + 3600, usegmt=True)}, (1, 3600)),

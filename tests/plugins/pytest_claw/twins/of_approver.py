@@ -98,7 +98,7 @@ class Impatient(Panel):
 
 
 class TestTakesSilenceForConsent(TestSound):
-    kind, breaks = Impatient, "test_nothing_is_allowed_while_nobody_answers"
+    kind, breaks = Impatient, "test_nothing_is_allowed_without_an_answer"
 
 
 class Stubborn(Panel):

@@ -41,7 +41,7 @@ class Anonymous(FakeChannel):
 
 
 class TestForgetsWhoSpoke(TestSound):
-    channel, breaks = Anonymous, "test_a_message_is_put_into_our_words"
+    channel, breaks = Anonymous, "test_a_message_becomes_an_inbound"
 
 
 class Elsewhere(FakeChannel):
@@ -68,7 +68,7 @@ class FreshIds(FakeChannel):
 
 
 class TestMintsIdsOfItsOwn(TestSound):
-    channel, breaks = FreshIds, "test_a_message_delivered_twice_is_known_as_one"
+    channel, breaks = FreshIds, "test_a_message_delivered_twice_keeps_its_id"
 
 
 class ByName(FakeChannel):
@@ -77,7 +77,7 @@ class ByName(FakeChannel):
 
 
 class TestListensToTheName(TestSound):
-    channel, breaks = ByName, "test_in_a_group_it_tells_by_id_what_is_meant_for_us"
+    channel, breaks = ByName, "test_in_a_group_a_mention_is_recognised_by_id"
 
 
 class TakesBotsForPeople(FakeChannel):
@@ -86,7 +86,7 @@ class TakesBotsForPeople(FakeChannel):
 
 
 class TestTakesBotsForPeople(TestSound):
-    channel, breaks = TakesBotsForPeople, "test_another_bot_is_known_as_one"
+    channel, breaks = TakesBotsForPeople, "test_another_bot_is_marked_as_a_bot"
 
 
 class Echoing(FakeChannel):
@@ -97,7 +97,7 @@ class Echoing(FakeChannel):
 
 
 class TestTalksToItself(TestSound):
-    channel, breaks = Echoing, "test_our_own_words_do_not_come_back"
+    channel, breaks = Echoing, "test_our_own_messages_are_not_received"
 
 
 class Hasty(FakeChannel):
@@ -113,7 +113,7 @@ class Hasty(FakeChannel):
 
 
 class TestAcknowledgesFirst(TestSound):
-    channel, breaks = Hasty, "test_nothing_is_acknowledged_before_the_house_has_it"
+    channel, breaks = Hasty, "test_a_message_is_acknowledged_after_claw_accepted_it"
 
 
 class Deaf(FakeChannel):
@@ -127,7 +127,7 @@ class Deaf(FakeChannel):
 
 
 class TestDoesNotHearNo(TestSound):
-    channel, breaks = Deaf, "test_what_the_house_did_not_take_comes_again"
+    channel, breaks = Deaf, "test_a_message_that_claw_refused_is_delivered_again"
 
 
 class Halved(FakeChannel):
@@ -183,7 +183,7 @@ class Hopeful(_Telling):
 
 
 class TestHopesForEver(TestSound):
-    channel, breaks = Hopeful, "test_what_is_refused_for_good_is_not_to_be_tried_again"
+    channel, breaks = Hopeful, "test_a_permanent_refusal_is_not_to_be_repeated"
 
 
 class Impatient(_Telling):
@@ -192,7 +192,7 @@ class Impatient(_Telling):
 
 
 class TestWillNotWait(TestSound):
-    channel, breaks = Impatient, "test_a_service_that_is_pressed_says_when_to_come_again"
+    channel, breaks = Impatient, "test_a_rate_limit_gives_the_pause"
 
 
 class Patient(_Telling):
@@ -205,7 +205,7 @@ class Patient(_Telling):
 
 
 class TestWaitsItself(TestSound):
-    channel, breaks = Patient, "test_a_service_that_is_pressed_says_when_to_come_again"
+    channel, breaks = Patient, "test_a_rate_limit_gives_the_pause"
 
 
 class Hopeless(_Telling):
@@ -215,7 +215,7 @@ class Hopeless(_Telling):
 
 
 class TestGivesUp(TestSound):
-    channel, breaks = Hopeless, "test_what_may_pass_may_be_tried_again"
+    channel, breaks = Hopeless, "test_a_temporary_failure_may_be_repeated"
 
 
 class Raw(_Telling):
@@ -225,7 +225,7 @@ class Raw(_Telling):
 
 
 class TestRaisesWhatTheLibraryRaises(TestSound):
-    channel, breaks = Raw, "test_what_may_pass_may_be_tried_again"
+    channel, breaks = Raw, "test_a_temporary_failure_may_be_repeated"
 
 
 class Sure(_Telling):
@@ -234,7 +234,7 @@ class Sure(_Telling):
 
 
 class TestIsSureOfWhatItCannotKnow(TestSound):
-    channel, breaks = Sure, "test_an_answer_that_got_lost_leaves_the_outcome_open"
+    channel, breaks = Sure, "test_a_lost_answer_leaves_the_outcome_unknown"
 
 
 class Stubborn(FakeChannel):
@@ -258,7 +258,7 @@ class Engraving(FakeChannel):
 
 
 class TestChangesNothing(TestSound):
-    channel, breaks = Engraving, "test_what_was_said_can_be_changed_and_taken_back"
+    channel, breaks = Engraving, "test_a_message_can_be_edited_and_deleted"
 
 
 class Modest(FakeChannel):
@@ -268,7 +268,7 @@ class Modest(FakeChannel):
 
 
 class TestKeepsAnAbilityToItself(TestSound):
-    channel, breaks = Modest, "test_it_can_do_what_it_says_it_can"
+    channel, breaks = Modest, "test_it_has_the_methods_of_its_capabilities"
 
 
 class _Growing(FakeChannel):
@@ -292,7 +292,7 @@ class StopsShort(_Growing):
 
 
 class TestStopsShort(TestSound):
-    channel, breaks = StopsShort, "test_a_reply_that_grows_ends_whole_in_its_own_message"
+    channel, breaks = StopsShort, "test_a_streamed_reply_ends_complete_in_one_message"
 
 
 class OneMessage(FakeStreamingReply):
@@ -305,7 +305,7 @@ class StaysInOne(_Growing):
 
 
 class TestStaysInOneMessage(TestSound):
-    channel, breaks = StaysInOne, "test_a_reply_that_outgrows_its_message_goes_on_in_the_next"
+    channel, breaks = StaysInOne, "test_a_streamed_reply_that_is_too_long_continues_in_the_next_message"
 
 
 class Doubling(FakeStreamingReply):
@@ -323,7 +323,7 @@ class Doubles(_Growing):
 class TestDoublesUnderPressure(TestSound):
     channel, breaks = (
         Doubles,
-        "test_a_service_that_is_pressed_neither_holds_a_growing_reply_up_nor_doubles_it",
+        "test_a_rate_limit_neither_blocks_nor_doubles_a_streamed_reply",
     )
 
 
@@ -339,7 +339,7 @@ class Waits(_Growing):
 
 
 class TestWaitsUnderPressure(TestSound):
-    channel, breaks = Waits, "test_a_service_that_is_pressed_neither_holds_a_growing_reply_up_nor_doubles_it"
+    channel, breaks = Waits, "test_a_rate_limit_neither_blocks_nor_doubles_a_streamed_reply"
 
 
 class Ticking(FakeStreamingReply):
@@ -352,7 +352,7 @@ class Ticks(_Growing):
 
 
 class TestTicksOn(TestSound):
-    channel, breaks = Ticks, "test_a_reply_that_is_given_up_changes_no_more"
+    channel, breaks = Ticks, "test_an_abandoned_reply_does_not_change"
 
 
 class Beside(FakeChannel):
@@ -361,7 +361,7 @@ class Beside(FakeChannel):
 
 
 class TestStandsBesideWhatItReplaces(TestSound):
-    channel, breaks = Beside, "test_an_answer_takes_the_place_of_what_a_stream_left"
+    channel, breaks = Beside, "test_an_answer_replaces_the_messages_of_an_interrupted_stream"
 
 
 class OneConnection(FakeChannel):
@@ -379,7 +379,7 @@ class OneConnection(FakeChannel):
 
 
 class TestStaysAway(TestSound):
-    channel, breaks = OneConnection, "test_after_a_lost_connection_it_goes_on"
+    channel, breaks = OneConnection, "test_it_reconnects_after_a_lost_connection"
 
 
 class Numb(FakeChannel):
@@ -388,7 +388,7 @@ class Numb(FakeChannel):
 
 
 class TestDoesNotKnowWhenItHeard(TestSound):
-    channel, breaks = Numb, "test_it_tells_how_it_is_doing"
+    channel, breaks = Numb, "test_it_reports_its_state"
 
 
 class Knocking(FakeChannel):
@@ -403,7 +403,7 @@ class Knocking(FakeChannel):
 
 
 class TestKnocksForEver(TestSound):
-    channel, breaks = Knocking, "test_credentials_that_nobody_knows_are_something_for_a_person"
+    channel, breaks = Knocking, "test_wrong_credentials_fail_with_a_message_for_a_person"
 
 
 class SlowToGo(FakeChannel):
@@ -417,7 +417,7 @@ class SlowToGo(FakeChannel):
 
 class TestWillNotGo(TestSound):
     stop_seconds = 0.05  # each of its tests waits so long
-    channel, breaks = SlowToGo, "test_it_stops_when_it_is_told_and_leaves_nothing_behind"
+    channel, breaks = SlowToGo, "test_it_stops_when_cancelled_and_leaves_no_tasks"
 
 
 class Littering(FakeChannel):
@@ -427,4 +427,4 @@ class Littering(FakeChannel):
 
 
 class TestLeavesATaskBehind(TestSound):
-    channel, breaks = Littering, "test_it_stops_when_it_is_told_and_leaves_nothing_behind"
+    channel, breaks = Littering, "test_it_stops_when_cancelled_and_leaves_no_tasks"

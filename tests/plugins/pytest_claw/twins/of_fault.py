@@ -65,18 +65,18 @@ class TestSound(FaultSuite):
 
 
 class TestHiding(TestSound):
-    breaks = "test_a_fault_ends_in_time_as_what_it_is_and_the_next_call_is_answered"
+    breaks = "test_a_fault_ends_in_time_with_its_reason_and_the_next_call_is_answered"
     plugin = Hiding()
     fault_ends = only("two end marks", "429, a pause in seconds")
 
 
 class TestInsisting(TestSound):
-    breaks = "test_a_fault_ends_in_time_as_what_it_is_and_the_next_call_is_answered"
+    breaks = "test_a_fault_ends_in_time_with_its_reason_and_the_next_call_is_answered"
     plugin = Insisting()
     fault_ends = only("two end marks", "503")
 
 
 class TestWaiting(TestSound):
-    breaks = "test_a_fault_ends_in_time_as_what_it_is_and_the_next_call_is_answered"
+    breaks = "test_a_fault_ends_in_time_with_its_reason_and_the_next_call_is_answered"
     limits: ClassVar[dict[str, float]] = {}
     fault_ends = only("two end marks", "no answer")

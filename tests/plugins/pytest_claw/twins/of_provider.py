@@ -222,23 +222,23 @@ class TestSound(ProviderSuite):
 
 
 class TestLosesPieces(TestSound):
-    plugin, breaks = Plugin("pieces"), "test_words_and_calls_come_through_in_odd_pieces"
+    plugin, breaks = Plugin("pieces"), "test_text_and_calls_survive_any_chunking"
 
 
 class TestCountsNothing(TestSound):
-    plugin, breaks = Plugin("usage"), "test_what_a_call_cost_is_told"
+    plugin, breaks = Plugin("usage"), "test_the_usage_of_a_call_is_reported"
 
 
 class TestKnowsNoClasses(TestSound):
-    plugin, breaks = Plugin("classes"), "test_a_refusal_is_told_by_its_class"
+    plugin, breaks = Plugin("classes"), "test_an_error_has_the_reason_of_its_status"
 
 
 class TestTakesHalfForWhole(TestSound):
-    plugin, breaks = Plugin("breaks"), "test_an_answer_that_breaks_off_is_no_answer"
+    plugin, breaks = Plugin("breaks"), "test_an_answer_that_breaks_off_is_an_error"
 
 
 class TestHoldsTheLine(TestSound):
-    plugin, breaks = Plugin("leaving"), "test_who_leaves_closes_the_connection"
+    plugin, breaks = Plugin("leaving"), "test_closing_the_stream_closes_the_connection"
 
 
 class TestTriesAgain(TestSound):
@@ -254,7 +254,7 @@ class TestCallsNothing(TestSound):
 
 
 class TestForgetsResults(TestSound):
-    plugin, breaks = Plugin("results"), "test_a_call_and_its_result_are_gone_on_from"
+    plugin, breaks = Plugin("results"), "test_a_call_and_its_result_are_sent_back"
 
 
 class TestForgetsItsOrders(TestSound):
@@ -262,7 +262,7 @@ class TestForgetsItsOrders(TestSound):
 
 
 class TestHasNoEnd(TestSound):
-    plugin, breaks = Plugin("longest"), "test_the_longest_answer_is_obeyed"
+    plugin, breaks = Plugin("longest"), "test_max_tokens_is_obeyed"
 
 
 class TestMixesAnswers(TestSound):
@@ -274,12 +274,12 @@ class TestFailsAtPictures(TestSound):
 
 
 class TestTellsThoughts(TestSound):
-    plugin, breaks = Plugin("thoughts"), "test_a_past_of_other_makers_is_taken"
+    plugin, breaks = Plugin("thoughts"), "test_a_history_of_other_providers_is_accepted"
 
 
 class TestKnowsNoLength(TestSound):
-    plugin, breaks = Plugin("length"), "test_a_conversation_that_is_too_long_is_told_as_that"
+    plugin, breaks = Plugin("length"), "test_a_conversation_that_is_too_long_is_reported_as_that"
 
 
 class TestWaitsForEver(TestSound):
-    plugin, breaks = Plugin("patience"), "test_a_silent_service_is_given_up"
+    plugin, breaks = Plugin("patience"), "test_a_silent_service_times_out"

@@ -59,7 +59,7 @@ class Deaf(Heartbeat):
 
 
 class TestGoesOn(TestSound):
-    kind, breaks = Deaf, "test_it_runs_until_it_is_told_to_stop"
+    kind, breaks = Deaf, "test_it_runs_until_it_is_asked_to_stop"
 
 
 LEFT: list[Any] = []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_claw.place import ChannelTrial
+from pytest_claw.channel_trial import ChannelTrial
 
 
 class ChannelPromises:

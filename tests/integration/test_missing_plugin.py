@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from environments import Environment, needs_of, projects
 from integration import guard_run
-from strangers import installed
+from third_party import installed
 
 REQUIRED = frozenset(needs_of("claw-core"))
 """Distributions that core depends on. What is in it for a while only (core/pyproject.toml) fails as expected below."""

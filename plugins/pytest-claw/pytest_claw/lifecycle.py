@@ -6,34 +6,34 @@ from typing import Any
 
 import pytest
 
-from pytest_claw.place import ChannelTrial, RecordingInbox, quick
-from pytest_claw.trying import ChannelPromises
+from pytest_claw.channel_promises import ChannelPromises
+from pytest_claw.channel_trial import ChannelTrial, RecordingInbox, quick
 
 
 class LifecyclePromises(ChannelPromises):
     """Promises about ``run`` and ``state``."""
 
-    def test_after_a_lost_connection_it_goes_on(self) -> None:
+    def test_it_reconnects_after_a_lost_connection(self) -> None:
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 await on.does("says", "before")
-                await on.heard("before")
+                await on.received("before")
                 await on.does("disconnect")
                 await on.does("says", "after")
-                await on.heard("after")
+                await on.received("after")
                 await on.deliver("still here", "key-after")
                 assert await on.shown() == ["still here"]
 
         self.try_(trial)
 
-    def test_it_tells_how_it_is_doing(self) -> None:
+    def test_it_reports_its_state(self) -> None:
         async def trial(on: ChannelTrial) -> None:
             if not hasattr(on.channel, "state"):
                 pytest.skip("it has no state")
             assert on.channel.state.state == "starting", "before it runs"
             async with on.running():
                 await on.does("says", "hello")
-                await on.heard("hello")
+                await on.received("hello")
                 assert on.channel.state.state == "up"
                 assert on.channel.state.last_frame_at is not None, "something came from the service"
                 await on.does("disconnect")
@@ -42,23 +42,23 @@ class LifecyclePromises(ChannelPromises):
 
         self.try_(trial)
 
-    def test_credentials_that_nobody_knows_are_something_for_a_person(self) -> None:
+    def test_wrong_credentials_fail_with_a_message_for_a_person(self) -> None:
         self.needs("credentials")
 
         async def trial(on: ChannelTrial) -> None:
             impostor = await on.does("impostor")
             task = on.start(impostor.run(RecordingInbox()))
 
-            def told() -> bool:
+            def reported() -> bool:
                 return task.done() or _state(impostor) == "failed"
 
             try:
-                await on.until(told, "with wrong credentials it neither failed nor said so")
+                await on.until(reported, "with wrong credentials it neither failed nor said so")
                 raised = task.exception() if task.done() else None
                 said = str(raised) if raised else impostor.state.detail
                 assert said.strip(), "one line says what to do"
                 if hasattr(impostor, "state"):
-                    assert _state(impostor) == "failed", "only a person can mend it"
+                    assert _state(impostor) == "failed", "only a person can fix it"
                     assert impostor.state.detail.strip(), "one line says what to do"
             finally:
                 task.cancel()
@@ -67,11 +67,11 @@ class LifecyclePromises(ChannelPromises):
 
         self.try_(trial)
 
-    def test_it_stops_when_it_is_told_and_leaves_nothing_behind(self) -> None:
+    def test_it_stops_when_cancelled_and_leaves_no_tasks(self) -> None:
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 await on.does("says", "hello")
-                await on.heard("hello")
+                await on.received("hello")
                 clock = asyncio.get_running_loop().time
                 begun = clock()
             took = clock() - begun

@@ -42,7 +42,7 @@ class ProviderPromises:
         tree = {"providers": {self.name: {"baseUrl": url, "apiKey": key, **self.section, **section}}}
         async with plugin_contributions(self.plugin, tree, self.name) as answers:
             named = {one.name: one for one in answers.get("register_providers", ())}
-            assert self.name in named, f"the plugin brings {sorted(named)}"
+            assert self.name in named, f"the plugin has {sorted(named)}"
             yield named[self.name]
 
     @pytest.fixture(autouse=True)

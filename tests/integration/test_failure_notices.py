@@ -12,7 +12,7 @@ from claw.contracts.messages import Attachment
 from claw.storage.database import Database
 from claw.testing import FakeChannel, FakeProvider, Harness, says
 from claw_gateway.journal import Journal
-from integration.test_after_a_death import served, wrote
+from integration.test_crash_recovery import served, wrote
 
 SORRY = "Something went wrong here, and I could not answer. Please try again later."
 

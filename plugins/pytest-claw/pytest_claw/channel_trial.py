@@ -82,21 +82,21 @@ class RecordingInbox:
     """
 
     def __init__(self, *answers: bool) -> None:
-        self.heard: list[Inbound] = []
+        self.received: list[Inbound] = []
         self.answers = list(answers)
         self.open = asyncio.Event()
         self.open.set()
 
     async def submit(self, inbound: Inbound) -> bool:
         """Record the message."""
-        self.heard.append(inbound)
+        self.received.append(inbound)
         await self.open.wait()
         return self.answers.pop(0) if self.answers else True
 
     @property
     def texts(self) -> list[str]:
         """The texts of the messages, in order."""
-        return [one.text for one in self.heard]
+        return [one.text for one in self.received]
 
 
 class ChannelTrial:
@@ -108,7 +108,7 @@ class ChannelTrial:
     def __init__(self, place: Any, suite: Any) -> None:
         self.place, self.suite = place, suite
         self.channel: Any = getattr(place, "channel", place)
-        self.door = RecordingInbox()
+        self.inbox = RecordingInbox()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._context = copy_context()
         self._context.run(_of_channel.set, True)
@@ -140,11 +140,11 @@ class ChannelTrial:
         except TimeoutError:
             pytest.fail(what, pytrace=False)
 
-    async def heard(self, text: str) -> Inbound:
+    async def received(self, text: str) -> Inbound:
         """Wait for the message whose text contains ``text``."""
 
         def found() -> Inbound | None:
-            return next((one for one in self.door.heard if text in one.text), None)
+            return next((one for one in self.inbox.received if text in one.text), None)
 
         await self.until(found, f"{text!r} was not handed in")
         came = found()
@@ -165,10 +165,10 @@ class ChannelTrial:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[RecordingInbox]:
         """Run the channel, from when it is up until it is cancelled."""
-        task = self.start(self.channel.run(self.door))
+        task = self.start(self.channel.run(self.inbox))
         try:
             await self._until_listening(task)
-            yield self.door
+            yield self.inbox
         finally:
             task.cancel()
             await asyncio.wait({task}, timeout=self.suite.stop_seconds)
@@ -274,9 +274,9 @@ class ChannelTrial:
             )
         else:
             await self.does("says", "are you there?")
-            await self.until(lambda: task.done() or self.door.heard, "nothing is handed in")
+            await self.until(lambda: task.done() or self.inbox.received, "nothing is handed in")
             await asyncio.sleep(0.02)
-            self.door.heard.clear()
+            self.inbox.received.clear()
         if task.done():
             task.result()
             pytest.fail("run ended by itself: it listens until it is cancelled", pytrace=False)

@@ -10,7 +10,7 @@ from claw import UNREADABLE_CALL, Assistant, Finished, Provider, ProviderError, 
 from claw_testing import ReceivedRequest, ServiceReply
 
 from pytest_claw.faults import ANSWER, FAULTS, KEY, UNREADABLE, WireFault, at
-from pytest_claw.served import ProviderPromises, asks
+from pytest_claw.provider_promises import ProviderPromises, asks
 
 GRACE_SECONDS = 5.0
 _AGAIN = "Here I am again."
@@ -21,7 +21,7 @@ class FaultSuite(ProviderPromises):
     """A call that meets a fault ends in time, with the right reason, and leaves the provider usable: a
     hundred faults, by name.
 
-    ``plugin``, ``name`` and ``service`` are yours: see :class:`pytest_claw.served.ProviderPromises`.
+    ``plugin``, ``name`` and ``service`` are yours: see :class:`pytest_claw.provider_promises.ProviderPromises`.
 
     :cvar limits: keys of ``providers.NAME`` that make its limits short, in seconds.
     :cvar fault_ends: by the name of a fault, other allowed ends for this protocol: reasons of
@@ -36,7 +36,7 @@ class FaultSuite(ProviderPromises):
     fault_ends: Mapping[str, str] = {}
 
     @pytest.mark.parametrize("fault", FAULTS)
-    def test_a_fault_ends_in_time_as_what_it_is_and_the_next_call_is_answered(self, fault: str) -> None:
+    def test_a_fault_ends_in_time_with_its_reason_and_the_next_call_is_answered(self, fault: str) -> None:
         what = FAULTS[fault]
         ends = self.fault_ends.get(fault, " ".join(what.ends)).split()
         if not ends:
@@ -90,12 +90,12 @@ class FaultSuite(ProviderPromises):
         if error is None:
             _check_answer(fault, shown, message)
             return
-        told = f"{error} {error!r} {vars(error)!r} {error.__cause__!r}"
-        assert KEY not in told, "the key is shown"
+        shown_error = f"{error} {error!r} {vars(error)!r} {error.__cause__!r}"
+        assert KEY not in shown_error, "the key is shown"
         assert not {"\n", "<"} & set(str(error)), "an error is one line in words"
         pause = error.retry_after_seconds
         if fault.wait is None:
-            assert not pause, f"nobody asked for a pause of {pause} s"
+            assert not pause, f"the service asked for no pause, the error says {pause} s"
         else:
             least, most = fault.wait
             assert least <= (-1 if pause is None else pause) <= most, f"a pause of {pause} s"

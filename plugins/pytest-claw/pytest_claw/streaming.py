@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from pytest_claw.place import ChannelTrial, quick
-from pytest_claw.saying import long_text, words
-from pytest_claw.trying import ChannelPromises
+from pytest_claw.channel_promises import ChannelPromises
+from pytest_claw.channel_trial import ChannelTrial, quick
+from pytest_claw.outbound import long_text, words
 
 _PRESSED_SECONDS = 0.2
 _SHOW_SECONDS = 0.5
@@ -16,12 +16,12 @@ _SHOW_SECONDS = 0.5
 class StreamingPromises(ChannelPromises):
     """Promises about the :class:`claw.StreamingReply` that ``stream`` returns."""
 
-    def test_a_reply_that_grows_ends_whole_in_its_own_message(self) -> None:
+    def test_a_streamed_reply_ends_complete_in_one_message(self) -> None:
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 writer = await _started_reply(on, "Once")
                 ids = writer.shown
-                assert len(ids) == 1, "writer.shown names the message that stands there"
+                assert len(ids) == 1, "writer.shown is the id of the visible message"
                 await on.start(writer.show("Once upon"))
                 receipt = await on.finish(writer, on.outbound("Once upon a time"))
                 assert await on.shown() == ["Once upon a time"]
@@ -29,7 +29,7 @@ class StreamingPromises(ChannelPromises):
 
         self.try_(trial)
 
-    def test_a_reply_that_outgrows_its_message_goes_on_in_the_next(self) -> None:
+    def test_a_streamed_reply_that_is_too_long_continues_in_the_next_message(self) -> None:
         async def trial(on: ChannelTrial) -> None:
             text = long_text(on.channel.limits)
             async with on.running():
@@ -42,7 +42,7 @@ class StreamingPromises(ChannelPromises):
 
         self.try_(trial)
 
-    def test_a_service_that_is_pressed_neither_holds_a_growing_reply_up_nor_doubles_it(self) -> None:
+    def test_a_rate_limit_neither_blocks_nor_doubles_a_streamed_reply(self) -> None:
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 writer = await _started_reply(on, "a")
@@ -55,21 +55,21 @@ class StreamingPromises(ChannelPromises):
 
         self.try_(trial)
 
-    def test_a_reply_that_is_given_up_changes_no_more(self) -> None:
+    def test_an_abandoned_reply_does_not_change(self) -> None:
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 before = on.tasks
                 writer = await _started_reply(on, "half")
                 await on.start(writer.show("half a"))
                 await on.start(writer.abandon())
-                stood = await on.shown()
+                left = await on.shown()
                 assert await on.left(before) == [], "abandon left tasks behind"
                 await asyncio.sleep(0.03)
-                assert await on.shown() == stood, "abandon was the end of it"
+                assert await on.shown() == left, "after abandon nothing may change"
 
         self.try_(trial)
 
-    def test_an_answer_takes_the_place_of_what_a_stream_left(self) -> None:
+    def test_an_answer_replaces_the_messages_of_an_interrupted_stream(self) -> None:
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 writer = await _started_reply(on, "half an")
@@ -89,5 +89,5 @@ async def _started_reply(on: ChannelTrial, text: str) -> Any:
         await on.start(writer.show(text))
     await on.until_shown(text)
     # People may see it before the service's answer with its id has come back.
-    await on.until(lambda: writer.shown, "writer.shown names no message that stands there")
+    await on.until(lambda: writer.shown, "writer.shown is no id of a visible message")
     return writer

@@ -13,7 +13,7 @@ from claw_gateway.commands.channels import channel_table
 from claw_gateway.supervisor import ChannelServer
 from claw_telegram.fake import FakeTelegram
 from integration.channels.stage import until
-from strangers import Machine
+from third_party import Machine
 
 SECRET = "a-secret-of-the-webhook_1"
 

@@ -7,8 +7,8 @@ import pytest
 from claw import ChannelLimits
 from claw_channel_sdk import split_text
 
-from pytest_claw.place import ChannelTrial, quick
-from pytest_claw.trying import ChannelPromises
+from pytest_claw.channel_promises import ChannelPromises
+from pytest_claw.channel_trial import ChannelTrial, quick
 
 _LONG_KEY = "turn-4f9a_0.b:" + "k" * 34  # with the two characters added later, the maximum length of a key
 
@@ -45,18 +45,18 @@ class OutboundPromises(ChannelPromises):
 
         self.try_(trial)
 
-    def test_what_is_refused_for_good_is_not_to_be_tried_again(self) -> None:
+    def test_a_permanent_refusal_is_not_to_be_repeated(self) -> None:
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 why = await on.refusal("refused")
                 await on.send("next", "key-2")
                 assert await on.shown() == ["next"]
-            assert why.permanent, "else the house repeats it for minutes"
+            assert why.permanent, "else claw repeats it for minutes"
             assert str(why).strip(), "an error says what is wrong"
 
         self.try_(trial)
 
-    def test_a_service_that_is_pressed_says_when_to_come_again(self) -> None:
+    def test_a_rate_limit_gives_the_pause(self) -> None:
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 why = await on.refusal("busy", 60.0)
@@ -66,7 +66,7 @@ class OutboundPromises(ChannelPromises):
 
         self.try_(trial)
 
-    def test_what_may_pass_may_be_tried_again(self) -> None:
+    def test_a_temporary_failure_may_be_repeated(self) -> None:
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 why = await on.refusal("down")
@@ -77,7 +77,7 @@ class OutboundPromises(ChannelPromises):
 
         self.try_(trial)
 
-    def test_an_answer_that_got_lost_leaves_the_outcome_open(self) -> None:
+    def test_a_lost_answer_leaves_the_outcome_unknown(self) -> None:
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 why = await on.refusal("lost")
@@ -85,7 +85,7 @@ class OutboundPromises(ChannelPromises):
                 if "idempotent" in on.channel.capabilities:
                     await on.deliver("hello")
                     assert await on.shown() == ["hello"], "the same key once more showed it a second time"
-            assert why.outcome_unknown, "it may stand there: the house must know"
+            assert why.outcome_unknown, "the message may have been posted: claw must know"
             assert not why.permanent
 
         self.try_(trial)
@@ -106,7 +106,7 @@ class OutboundPromises(ChannelPromises):
 
         self.try_(trial)
 
-    def test_what_was_said_can_be_changed_and_taken_back(self) -> None:
+    def test_a_message_can_be_edited_and_deleted(self) -> None:
         async def trial(on: ChannelTrial) -> None:
             able = [name for name in ("edit", "delete") if hasattr(on.channel, name)]
             if not able:
@@ -124,7 +124,7 @@ class OutboundPromises(ChannelPromises):
 
         self.try_(trial)
 
-    def test_it_can_do_what_it_says_it_can(self) -> None:
+    def test_it_has_the_methods_of_its_capabilities(self) -> None:
         async def trial(on: ChannelTrial) -> None:
             said = {word: word in on.channel.capabilities for word in _CAPABILITY_METHODS}
             has = {
