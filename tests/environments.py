@@ -51,7 +51,7 @@ class Environment:
     """A Python environment with some of our distributions, and a home of its own.
 
     :param names: our distributions in it; ``closure_of`` adds what they depend on.
-    :param others: folders with further packages beside their ``.dist-info``, such as ``strangers.installed`` makes.
+    :param others: folders with further packages beside their ``.dist-info``, such as ``third_party.installed`` makes.
     """
 
     def __init__(self, folder: Path, names: Iterable[str], others: Iterable[Path] = ()) -> None:
