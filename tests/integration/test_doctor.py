@@ -172,6 +172,19 @@ def test_a_setting_that_is_missing_is_found_before_the_code_is_there_and_in_it(t
     )
 
 
+def test_a_tool_with_an_unsound_schema_is_named_by_every_command(tmp_path):
+    tools = [{"name": "acme_status", "parameters": {"type": "array"}}]
+    machine = a_machine(tmp_path, brings("acme_status"), {"kinds": ["tool"], "tools": tools})
+
+    told = machine.claw("doctor")
+    assert told.code == 1
+    assert "its tool acme_status is withheld" in told.out
+
+    explained = machine.claw("tools", "explain", "acme_status")
+    assert explained.code == 1
+    assert "model services do not accept its parameters" in explained.out
+
+
 def test_without_a_manifest_it_says_what_that_costs(tmp_path):
     code, found = findings(a_machine(tmp_path, brings("acme_status"), None))
 

@@ -64,6 +64,17 @@ def test_a_section_that_counts_turns_is_named_with_its_plugin_and_what_differs(s
     assert broken["first"] != broken["second"]
 
 
+def test_a_plugin_that_could_not_be_loaded_is_not_judged_to_be_stable(site: Path) -> None:
+    installed(site, "moody", "import no_such_library_anywhere")
+
+    answer = claw("stability")
+
+    assert answer.exit_code == 1
+    assert "not judged" in answer.stdout and "moody" in answer.stdout
+    assert "stable: two turns" not in answer.stdout
+    assert told("stability")["stable"] is False
+
+
 def test_a_section_that_says_so_may_change(site: Path) -> None:
     installed(site, "honest", SECTION.format(text="f'turn {next(counter)}'", more=", stable=False"))
     assert claw("stability").exit_code == 0

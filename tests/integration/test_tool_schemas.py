@@ -1,12 +1,13 @@
 """A tool whose parameters no model service takes is withheld and named; its siblings and the turn are not touched."""
 
+import asyncio
 from typing import Any
 
 import claw_anthropic
 import claw_openai
 import pytest
 from claw.contracts.tool_schema import schema_problem
-from claw.testing import FakeProvider, FakeTool, Harness
+from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 from claw_testing.services import AnthropicService, OpenAIService
 
 SOUND = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -55,6 +56,18 @@ def test_an_unsound_schema_is_recognised(name: str) -> None:
 )
 def test_a_sound_schema_is_left_alone(schema: dict[str, Any]) -> None:
     assert schema_problem(schema) == ""
+
+
+async def test_a_pattern_that_backtracks_without_end_is_stopped() -> None:
+    slow = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
+    tool, model = FakeTool("slow", "", slow), FakeProvider(calls("slow", x="a" * 40 + "!"), says("so be it"))
+    async with Harness(model, tools=[tool]) as harness:
+        async with asyncio.timeout(20):
+            reply = await harness.send("go")
+
+        assert reply and reply.text == "so be it"
+        assert tool.calls == []
+        assert "it takes more than 1 s" in str(model.requests[1].request.messages[-1])
 
 
 async def answered(wire: str, *tools: FakeTool) -> tuple[str, list[str], Any, list[str]]:

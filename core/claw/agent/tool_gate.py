@@ -24,7 +24,7 @@ from claw.host.calls import (
     run_filters,
     run_reviewers,
 )
-from claw.host.isolation import describe_exception
+from claw.host.isolation import describe_exception, limited_cpu
 from claw.host.worker import run_tool
 from claw.i18n import t
 from claw.policy.catalog import normalise_tool_name
@@ -38,6 +38,7 @@ from claw.storage.provenance import is_untrusted_result, turn_provenance, untrus
 from claw.storage.turn_log import reached
 
 _READ = "read"
+_CHECK_SECONDS = 1.0
 
 
 @dataclass
@@ -120,7 +121,8 @@ def _looked_up(
     tool = context.tools.get(call.name)
     if tool is None:
         return None, call.arguments, _why_not(call.name, context.judgement)
-    arguments, problem = validate(tool, call.arguments)
+    with limited_cpu(_CHECK_SECONDS):  # a pattern of a third party may backtrack without end
+        arguments, problem = validate(tool, call.arguments)
     return tool, call.arguments if problem else arguments, problem
 
 

@@ -17,10 +17,33 @@ from typing import Any, Self, TextIO, TypeVar
 
 from claw.contracts.errors import ClawError
 from claw.host.health import FAILED, HUNG, LoadFailure
+from claw.i18n import t
 
 T = TypeVar("T")
 
 _PRINTED_CHARS = 2000
+
+
+@contextlib.contextmanager
+def limited_cpu(seconds: float) -> Iterator[None]:
+    """Raise ``TimeoutError`` in this block after ``seconds`` of CPU time, also inside a regular expression.
+
+    A signal does it, which Python handles in the main thread alone: in another thread there is no limit.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        raise TimeoutError(t("it takes more than {seconds} s", seconds=f"{seconds:g}"))
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ def stability(
 ) -> None:  # fmt: skip
     """Say whether two turns share every byte up to the cache boundary; exit 1 when not, with who breaks it."""
     scenario = Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender)
-    contexts = asyncio.run(_two_turns(probe_message(scenario), agent))
+    contexts, unloaded = asyncio.run(_two_turns(probe_message(scenario), agent))
     first, second = map(parts_of, contexts)
     broken, timed = list(prompt_differences(first, second)), list(parts_with_time(second, SYSTEM_CLOCK.now()))
     size = sum(len(part.text.encode("utf-8", "replace")) for part in first)
@@ -127,11 +127,20 @@ def stability(
         found += [{**_part_data(part), "says": moment} for part, moment in timed]
         document(
             "prompt-stability",
-            {"agent": contexts[0].agent.id, "stable": not found, "bytes": size, "breaks": found},
+            {
+                "agent": contexts[0].agent.id,
+                "stable": not found and not unloaded,
+                "bytes": size,
+                "breaks": found,
+                "unloaded": unloaded,
+            },
         )
     else:
-        _print(broken, timed, size)
-    raise typer.Exit(code=int(bool(broken or timed)))
+        for line in unloaded:
+            typer.echo(t("not judged: {why}", why=line))
+        if not unloaded or broken or timed:
+            _print(broken, timed, size)
+    raise typer.Exit(code=int(bool(broken or timed or unloaded)))
 
 
 def parts_of(context: "TurnContext") -> list[PromptPart]:
@@ -153,8 +162,11 @@ def parts_of(context: "TurnContext") -> list[PromptPart]:
     return tools + sections
 
 
-async def _two_turns(message: Inbound, agent: str) -> "tuple[TurnContext, TurnContext]":
-    """Resolve the contexts of two messages of one conversation, the second one a good day later."""
+async def _two_turns(message: Inbound, agent: str) -> "tuple[tuple[TurnContext, TurnContext], list[str]]":
+    """Resolve the contexts of two messages of one conversation, the second one a good day later.
+
+    :returns: both, and a line for each plugin that could not be loaded: its parts are missing in both.
+    """
     from claw.runtime import App, TurnOptions, load_setup
 
     later = [0.0]
@@ -172,7 +184,8 @@ async def _two_turns(message: Inbound, agent: str) -> "tuple[TurnContext, TurnCo
             message, text="绿色的门在哪里？ And where is its key?", message_id="second", event_id="event-2",
             sent_at=SYSTEM_CLOCK.now() + later[0],
         )  # fmt: skip
-        return first, await app.resolve_turn(other, options)
+        second = await app.resolve_turn(other, options)
+        return (first, second), [state.fault_line() for state in app.host.standings if state.stage]
 
 
 def _print(broken: Sequence[PromptDifference], timed: Sequence[tuple[PromptPart, str]], size: int) -> None:
