@@ -138,7 +138,7 @@ async def flood(
 
 def _is_quiet(serving: ChannelServer) -> bool:
     report = serving.report()
-    return report.running == report.waiting == report.owed == 0
+    return report.running == report.waiting == report.pending == 0
 
 
 def _resident_bytes() -> int:

@@ -1,4 +1,4 @@
-"""The chat command ``/queue``: what happens to a message that comes while a turn runs."""
+"""The chat commands ``/start`` (the first message of a Telegram user) and ``/queue``."""
 
 from claw import t
 from claw.runtime import Conversation, FunctionCommand, parse_choice
@@ -16,7 +16,15 @@ async def _queue(arguments: str, conversation: Conversation) -> str:
     return t("queue: {mode}", mode=mode or _DEFAULT)
 
 
+async def _start(arguments: str, conversation: Conversation) -> str:
+    return t(
+        "Hello, I am {agent}. Write to me as to a person; /help lists the commands.",
+        agent=conversation.agent_id,
+    )
+
+
 COMMANDS = (
+    FunctionCommand("start", "say who answers here", _start, position=45),
     FunctionCommand(
         "queue",
         "how messages are handled while a turn runs",

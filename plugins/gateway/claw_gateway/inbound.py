@@ -4,13 +4,14 @@ turn queue.
 Each inbound event is settled in the journal exactly once, here or by the turn that answers it.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from claw import AcceptedEvent, Address, ChatApprover, Inbound, Outbound, QuotedMessage, t
+from claw import AcceptedEvent, Address, ChatApprover, ClawError, Inbound, Outbound, QuotedMessage, Sender, t
 from claw.runtime import (
     Admission,
     App,
@@ -39,6 +40,7 @@ from claw_gateway.queue import QueuedMessage, TurnQueue
 from claw_gateway.replies import public_failure_text, split_reply
 from claw_gateway.streaming import recover_streamed
 
+_GREETING_SECONDS = 1.0  # until a person who was just paired is told so
 _SILENT = frozenset({"heard", "seen", "bots"})
 """Reasons to settle an event without any reaction in the chat."""
 MAX_ATTEMPTS = 3
@@ -233,7 +235,7 @@ class InboundPipeline:
         given.
         """
         address = inbound.address
-        code = self._pairing.request_code(address.channel, address.account, inbound.sender)
+        code = self._pairing.request_code(address.channel, address.account, inbound.sender, address)
         if code is None:
             return ()
         text = t(
@@ -241,6 +243,20 @@ class InboundPipeline:
             code=code,
         )
         return self._say(f"pair-{code}", inbound, text)
+
+    async def greet_paired(self) -> None:
+        """Tell people who were paired that they may write now; the command that pairs them is another process."""
+        while True:
+            try:
+                for code, address in self._pairing.to_greet():
+                    text = t("You may write to me now. /help lists the commands.")
+                    for one in self._say(f"paired-{code}", Inbound(address, "", Sender("")), text):
+                        if self._journal.add_reply(f"paired-{code}", one):
+                            self._delivery.enqueue([one])
+                    self._pairing.greeted(code)
+            except ClawError as why:  # usually a full disk: later
+                self._runtime.log(str(why))
+            await asyncio.sleep(_GREETING_SECONDS)
 
     def _answer_button(self, inbound: Inbound, verdict: Admission) -> str | None:
         """Hand a pressed button to the approver; return its line for the person, None when it is another button."""

@@ -8,7 +8,8 @@ import secrets
 import unicodedata
 from dataclasses import dataclass
 
-from claw import ClawError, Sender, UsageError
+import msgspec
+from claw import Address, ClawError, Sender, UsageError
 from claw.runtime import PAIRED_PEOPLE, SYSTEM_CLOCK, Clock, Database, paired_people
 
 CODE_CHARS = 8
@@ -27,6 +28,8 @@ _TABLES = (
      UNIQUE (channel, account, sender)) WITHOUT ROWID""",
     PAIRED_PEOPLE,
     "CREATE TABLE IF NOT EXISTS pairing_guesses (at_ms INTEGER NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS pairing_chats
+    (code TEXT PRIMARY KEY, address BLOB NOT NULL, approved INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID""",
 )
 
 
@@ -54,9 +57,12 @@ class Pairing:
         self._database, self._clock = database, clock
         database.tables("pairing", *_TABLES)
 
-    def request_code(self, channel: str, account: str, sender: Sender) -> str | None:
+    def request_code(
+        self, channel: str, account: str, sender: Sender, chat: Address | None = None
+    ) -> str | None:
         """Return the code for an unknown sender: the same one while it is valid.
 
+        :param chat: where they wrote; they are greeted there once they are paired.
         :returns: None when they get none: too many requests are open on this account, they were denied within
             the hour, are paired already, or have no id.
         """
@@ -78,6 +84,17 @@ class Pairing:
             "SELECT code FROM pairing_requests WHERE channel = ? AND account = ? AND sender = ? AND NOT denied",
             *(*place, sender.id),
         )
+        if found and chat:
+            self._database.write_all(
+                (
+                    "DELETE FROM pairing_chats WHERE NOT approved AND code NOT IN (SELECT code FROM pairing_requests)",
+                    (),
+                ),
+                (
+                    "INSERT OR IGNORE INTO pairing_chats (code, address) VALUES (?, ?)",
+                    (found[0][0], msgspec.json.encode(chat)),
+                ),
+            )
         return str(found[0][0]) if found else None
 
     def pending(self) -> tuple[PairingEntry, ...]:
@@ -103,8 +120,18 @@ class Pairing:
                 (*who, person.name, self._clock.now_ms()),
             ),
             ("DELETE FROM pairing_requests WHERE code = ?", (person.code,)),
+            ("UPDATE pairing_chats SET approved = 1 WHERE code = ?", (person.code,)),
         )
         return person
+
+    def to_greet(self) -> tuple[tuple[str, Address], ...]:
+        """Return code and chat of the people who were paired and do not know it yet."""
+        rows = self._database.read("SELECT code, address FROM pairing_chats WHERE approved")
+        return tuple((str(code), msgspec.json.decode(body, type=Address)) for code, body in rows)
+
+    def greeted(self, code: str) -> None:
+        """Record that the person who got ``code`` was greeted."""
+        self._database.write("DELETE FROM pairing_chats WHERE code = ?", code)
 
     def deny(self, code: str) -> PairingEntry:
         """Deny the person who got ``code``: they get no new code until this one would have expired.

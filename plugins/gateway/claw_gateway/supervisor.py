@@ -128,6 +128,7 @@ class ChannelServer:
         """Run every channel until ``stop`` is set; turns that run then may end within a limit, or are parked."""
         asyncio.get_running_loop().set_exception_handler(self.app.on_loop_error)
         self._recover()
+        self._intake.add(asyncio.ensure_future(self._reception.greet_paired()))
         for key, one in self.channels.items():
             self._listening[key] = asyncio.ensure_future(self._listen(one))
         try:
@@ -155,11 +156,8 @@ class ChannelServer:
             await new.retire(old)
             raise ClawError("{why}", why=wrong)
         self._connect_approver(new)
-        self.app, self._unserved, self._unheard = (
-            new,
-            accounts_not_served(new),
-            channels_without_listener(new),
-        )
+        self._unserved, self._unheard = accounts_not_served(new), channels_without_listener(new)
+        self.app = new
         new.runtime.session_queues.set_limits(dict(new.config.settings.messages.lanes))
         for key, task in list(self._listening.items()):
             before, after = old.registry.channels.get(key), new.registry.channels.get(key)

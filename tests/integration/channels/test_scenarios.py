@@ -53,7 +53,7 @@ async def told(harness, stage: Stage, place, count: int = 1):
 
     def ready():
         report = harness.serving.report()
-        quiet = not (report.running or report.waiting or report.owed or stage.being_written())
+        quiet = not (report.running or report.waiting or report.pending or stage.being_written())
         return quiet and len(stage.seen(place)) >= count
 
     try:
