@@ -213,7 +213,8 @@ def test_changed_files_and_a_success_end_it(alone):
 
 
 def test_a_cause_outside_of_its_files_ends_with_the_next_process_that_loads_it(tmp_path):
-    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", "import late_library")])
+    code = "import late_library\n" + brings("odd_do")
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", code)])
     machine.configured('{"locale": "en"}')
     machine.claw("tools", "list")
     assert state_of(machine) == "quarantined"
@@ -263,6 +264,13 @@ def test_one_that_ends_the_process_is_named_before_it_is_recorded(tmp_path):
     retried = machine.claw("plugins", "retry", "odd")
     assert retried.code == 1
     assert "ended with code 9" in retried.out
+
+
+def test_check_of_an_installed_plugin_says_it(alone):
+    said = alone.claw("plugins", "check", "odd")
+
+    assert said.code == 4
+    assert "RuntimeError: no luck" in said.err
 
 
 def test_doctor_of_plugins_records_what_it_finds(tmp_path):

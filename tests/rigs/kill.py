@@ -166,7 +166,6 @@ class Rig:
 
     async def _begin(self, point: str = "") -> Life:
         # A process that dies while it loads a plugin counts that plugin as the culprit: true, and not what is tried here.
-        (self.home / "plugins" / ".deaths.json").unlink(missing_ok=True)
         for note in (self.home / "plugins").glob(".starting-*"):
             note.unlink()
         return await self.nursery.begin(plain=self.dice.random() < self.plain_share, CLAW_FAILPOINT=point)

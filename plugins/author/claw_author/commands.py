@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 from claw import ClawError, PluginError, UsageError, nearest
-from claw.runtime import Manifest, installed_plugins, parse_manifest
+from claw.runtime import Manifest, installed_plugins, parse_manifest, plugin_states
 from claw.testing import tool_tokens
 
 from claw_author import asking, building, linting, scaffold
@@ -139,6 +139,9 @@ def _installed(plugin: str) -> tuple[Manifest, list[linting.ManifestFinding]]:
     found = known[plugin]
     if found.fault:
         raise found.fault
+    state = next(one for one in plugin_states() if one.id == plugin)
+    if state.without_failure:
+        raise PluginError(plugin, *state.fault_parts())
     if found.manifest is None:
         raise ClawError(
             "plugin {plugin} has no manifest",
