@@ -43,7 +43,7 @@ from claw.host.calls import FIX
 from claw.host.discovery import installed_plugins
 from claw.host.health import PluginHealth
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded, within
-from claw.host.manager import Host
+from claw.host.manager import HookRules, Host
 from claw.host.manifest import InstalledPlugin
 from claw.host.registry import Contribution, Registry, kept_channels
 from claw.host.state import PluginState, choose_default_model, config_key_errors, declared_tools, owned_models
@@ -122,7 +122,7 @@ def command_host(environ: Mapping[str, str] = os.environ, database: Database | N
     config, folder = setup.config, setup.config.home / "plugins"
     return Host(
         setup.plugin_states, lambda id: PluginConfig(config, id, network.client, folder / id, database),
-        PluginHealth(folder, database), slots=config.settings.plugins.slots.chosen(),
+        PluginHealth(folder, database), rules=HookRules(config.settings.plugins.slots.chosen()),
     )  # fmt: skip
 
 
@@ -166,8 +166,7 @@ class App:
             PluginHealth(self.config.home / "plugins", self._database, self._clock.now),
             self._plugins,
             self.log,
-            self.timeouts,
-            setup.config.settings.plugins.slots.chosen(),
+            HookRules(setup.config.settings.plugins.slots.chosen(), timeouts=self.timeouts),
         )
         self._database.tables("admission", PAIRED_PEOPLE)
         self.outlet: Callable[[Outbound], Awaitable[Receipt]] | None = before.outlet if before else None

@@ -72,7 +72,7 @@ _NAMES = {
         "DEFAULT_TIMEOUTS ReusableTimeout Timeouts describe_exception in_loop is_own_exit reserved_stdout "
         "run_bounded within"
     ),
-    "claw.host.manager": "Host",
+    "claw.host.manager": "HookRules Host",
     "claw.host.manifest": (
         "KIND_OF_HOOK InstalledPlugin Manifest ProviderDeclaration ToolDeclaration "
         "api_matches installed_plugins parse_manifest providers_of variables_of"

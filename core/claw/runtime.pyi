@@ -245,6 +245,7 @@ from claw.host.isolation import (
     within as within,
 )
 from claw.host.manager import (
+    HookRules as HookRules,
     Host as Host,
 )
 from claw.host.manifest import (

@@ -6,8 +6,8 @@ quarantined and the others go on. With ``plugins.entries.ID.required: true`` the
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from types import ModuleType
@@ -57,6 +57,19 @@ from claw.i18n import t
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class HookRules:
+    """The rules by which plugins are asked.
+
+    :param slots: ``plugins.slots``: slot → the name of the answer that is in force.
+    :param hooks: those that plugins are asked; all by default.
+    """
+
+    slots: Mapping[str, str] = field(default_factory=dict)
+    hooks: tuple[str, ...] = tuple(WANTED)
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+
+
 class Host:
     """The plugins of one process.
 
@@ -64,8 +77,6 @@ class Host:
     :param view: plugin id → the config as that plugin may see it.
     :param health: the record of plugins that failed to load.
     :param plugins: plugin objects that are handed in by a test, by id.
-    :param slots: ``plugins.slots``: slot → the name of the answer that is in force.
-    :param hooks: those that plugins are asked; all by default.
     :param log: given each problem after the start; until then they are collected in ``diagnostics``.
     """
 
@@ -76,11 +87,9 @@ class Host:
         health: PluginHealth,
         plugins: Mapping[str, Any] | None = None,
         log: Callable[[str], None] = lambda line: None,
-        timeouts: Timeouts = DEFAULT_TIMEOUTS,
-        slots: Mapping[str, str] | None = None,
-        hooks: Iterable[str] = WANTED,
+        rules: HookRules = HookRules(),
     ) -> None:
-        self._slots, self._hooks = dict(slots or {}), tuple(hooks)
+        self._slots, self._hooks, self._timeouts = rules.slots, rules.hooks, rules.timeouts
         self._ranks: dict[tuple[str, str], int] = {}  # (plugin, hook) → -1 with tryfirst, 1 with trylast
         self._standings = {state.id: state for state in plugin_states}
         self._view = view
@@ -93,7 +102,7 @@ class Host:
         self._given_plugins = dict(plugins or {})
         self._lock = threading.RLock()
         self._health = health
-        self._log, self._timeouts = log, timeouts
+        self._log = log
         self._stands = False
         self.diagnostics: list[str] = []
 

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import yaml
 from claw import (
@@ -235,19 +235,31 @@ class FakeTool:
         )
 
 
+class HarnessEnvironment(TypedDict, total=False):
+    """The surroundings of a harness.
+
+    :param spares: further providers, to be named as fallbacks in ``config``.
+    :param installed: True = with all plugins of this environment; False = with those of the extra ``standard``.
+    :param clock: its clock; a test sets ``now`` to simulate the passing of time.
+    :param disk: the system calls of durable writes; a test passes one that fails.
+    """
+
+    spares: Sequence[FakeProvider]
+    installed: bool
+    clock: Clock
+    disk: Disk
+
+
 class Harness:
     """A whole claw in its own folder, for tests: real config, policy, session and loop; fakes at the edges.
 
     :param model: the provider that answers.
-    :param spares: further providers, to be named as fallbacks in ``config``.
     :param tools: ``FakeTool`` or ``Tool``; they are the tools of the plugin ``acme``.
     :param config: the config file as plain data; without a model it gets the one of ``model``.
     :param channels: channels such as ``FakeChannel``; every sender is admitted unless ``config`` says otherwise.
     :param plugins: further plugin objects by id, registered through their hooks.
     :param home: its home folder; None = a temporary folder that ``close`` removes.
-    :param installed: True = with all plugins of this environment; False = with those of the extra ``standard``.
-    :param clock: its clock; a test sets ``now`` to simulate the passing of time.
-    :param disk: the system calls of durable writes; a test passes one that fails.
+    :param environment: see :class:`HarnessEnvironment`.
     """
 
     def __init__(
@@ -255,14 +267,11 @@ class Harness:
         model: FakeProvider,
         *,
         tools: Sequence[FakeTool | Tool] = (),
-        spares: Sequence[FakeProvider] = (),
         channels: Sequence[Channel] = (),
         config: Mapping[str, Any] | None = None,
         plugins: Mapping[str, Any] | None = None,
         home: Path | None = None,
-        installed: bool = False,
-        clock: Clock = SYSTEM_CLOCK,
-        disk: Disk = SYSTEM_DISK,
+        **environment: Unpack[HarnessEnvironment],
     ) -> None:
         self.home = home or Path(tempfile.mkdtemp(prefix="claw-harness-"))
         self._temporary = home is None
@@ -270,11 +279,13 @@ class Harness:
         self.events: list[Event] = []
         self.log_lines: list[str] = []
         self._plugins = {
-            "fakes": _FakePlugin((model, *spares), channels),
+            "fakes": _FakePlugin((model, *environment.get("spares", ())), channels),
             "acme": _ToolPlugin(tools),
             **(plugins or {}),
         }
-        self._installed, self._clock, self._disk = installed, clock, disk
+        self._installed = environment.get("installed", False)
+        self._clock = environment.get("clock", SYSTEM_CLOCK)
+        self._disk = environment.get("disk", SYSTEM_DISK)
         self._write_config(config or {}, model.name, [channel.name for channel in channels])
         self._app: Any = None
 

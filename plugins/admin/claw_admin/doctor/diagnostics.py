@@ -14,6 +14,7 @@ from claw.runtime import (
     QUARANTINED,
     Contribution,
     Database,
+    HookRules,
     Host,
     PluginHealth,
     Setup,
@@ -49,7 +50,9 @@ def diagnostics_host(setup: Setup) -> Iterator[Host]:
         tempfile.TemporaryDirectory(prefix="claw-doctor-") as notes,
         closing(Database(home / "state.db")) as database,
     ):
-        yield Host(setup.plugin_states, view, PluginHealth(Path(notes), database), hooks=(HOOK,))
+        yield Host(
+            setup.plugin_states, view, PluginHealth(Path(notes), database), rules=HookRules(hooks=(HOOK,))
+        )
 
 
 def plugin_findings(context: DoctorContext) -> list[Finding]:

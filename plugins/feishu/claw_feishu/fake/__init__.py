@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from claw_feishu import frames
 from claw_feishu.fake import events
@@ -55,6 +55,17 @@ class Pushed:
     def event_id(self) -> str:
         """Event id; the uuid in the old envelope."""
         return str(self.event.get("header", {}).get("event_id") or self.event.get("uuid"))
+
+
+class SaidDetails(TypedDict, total=False):
+    """Details of a message that a user sends; without ``content`` it is a text."""
+
+    msg_type: str
+    content: Mapping[str, Any] | None
+    thread: str
+    parent: str
+    message_id: str
+    event_id: str
 
 
 class FakeFeishu(FakePlatform):
@@ -198,19 +209,16 @@ class FakeFeishu(FakePlatform):
         chat: str = "",
         group: bool = False,
         mention: bool = False,
-        msg_type: str = "text",
-        content: Mapping[str, Any] | None = None,
-        thread: str = "",
-        parent: str = "",
-        message_id: str = "",
-        event_id: str = "",
+        **details: Unpack[SaidDetails],
     ) -> Pushed:
         """Send a message from a user; the event goes out by webhook when there is one, else by the long connection.
 
         :param mention: mention the bot at the beginning.
         """
         chat = chat or (GROUP if group else CHAT)
-        message_id = message_id or self.fresh("om_")
+        message_id = details.get("message_id") or self.fresh("om_")
+        msg_type, content = details.get("msg_type", "text"), details.get("content")
+        thread, parent = details.get("thread", ""), details.get("parent", "")
         if content is None:
             content = {"text": f"@_user_1 {text}" if mention else text}
         who = ((self.bot_open_id, "claw"),) if mention else ()
@@ -228,7 +236,7 @@ class FakeFeishu(FakePlatform):
             thread=thread,
             parent=parent,
         )
-        return await self.push(self.event("im.message.receive_v1", said, event_id))
+        return await self.push(self.event("im.message.receive_v1", said, details.get("event_id", "")))
 
     async def presses(self, message_id: str, label: str, sender: str = PERSON) -> Pushed:
         """Press a button of a card as a user."""

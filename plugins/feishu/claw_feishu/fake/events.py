@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from claw_feishu.crypto import encrypt, signature
 
@@ -25,6 +25,20 @@ def envelope(
     return {"schema": "2.0", "header": header, "event": dict(event)}
 
 
+class MessageDetails(TypedDict, total=False):
+    """Details of a message: its thread, its place, whom it mentions.
+
+    :param mentions: (open id, name); their placeholders are ``@_user_1``, ``@_user_2`` …
+    :param sender_type: user, when absent.
+    """
+
+    group: bool
+    mentions: Sequence[tuple[str, str]]
+    thread: str
+    parent: str
+    sender_type: str
+
+
 def message(
     message_id: str,
     chat: str,
@@ -33,34 +47,30 @@ def message(
     content: Mapping[str, Any],
     *,
     at: float,
-    group: bool = False,
-    mentions: Sequence[tuple[str, str]] = (),
-    thread: str = "",
-    parent: str = "",
-    sender_type: str = "user",
+    **details: Unpack[MessageDetails],
 ) -> dict[str, Any]:
-    """Build the event ``im.message.receive_v1``.
-
-    :param mentions: (open id, name); their placeholders are ``@_user_1``, ``@_user_2`` …
-    """
+    """Build the event ``im.message.receive_v1``."""
     stamp = str(round(at * 1000))
     said: dict[str, Any] = {
         "message_id": message_id,
         "create_time": stamp,
         "update_time": stamp,
         "chat_id": chat,
-        "chat_type": "group" if group else "p2p",
+        "chat_type": "group" if details.get("group") else "p2p",
         "message_type": msg_type,
         "content": json.dumps(content, ensure_ascii=False),
     }
-    if mentions:
+    if mentions := details.get("mentions"):
         said["mentions"] = [
             {"key": f"@_user_{number}", "id": ids(open_id), "name": name, "tenant_key": TENANT}
             for number, (open_id, name) in enumerate(mentions, 1)
         ]
-    said |= {"thread_id": thread} if thread else {}
-    said |= {"parent_id": parent, "root_id": parent} if parent else {}
-    who = {"sender_id": ids(sender), "sender_type": sender_type, "tenant_key": TENANT}
+    if thread := details.get("thread"):
+        said["thread_id"] = thread
+    if parent := details.get("parent"):
+        said |= {"parent_id": parent, "root_id": parent}
+    kind = details.get("sender_type", "user")
+    who = {"sender_id": ids(sender), "sender_type": kind, "tenant_key": TENANT}
     return {"sender": who, "message": said}
 
 
