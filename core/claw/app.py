@@ -43,9 +43,9 @@ from claw.host.calls import FIX
 from claw.host.discovery import installed_plugins
 from claw.host.health import PluginHealth
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded, within
-from claw.host.manager import HookRules, Host
+from claw.host.manager import Host
 from claw.host.manifest import InstalledPlugin
-from claw.host.registry import Contribution, Registry, kept_channels
+from claw.host.registry import Contribution, HookRules, Registry, kept_channels
 from claw.host.state import PluginState, choose_default_model, config_key_errors, declared_tools, owned_models
 from claw.host.worker import PluginWorker
 from claw.i18n import t

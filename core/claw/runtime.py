@@ -72,7 +72,7 @@ _NAMES = {
         "DEFAULT_TIMEOUTS ReusableTimeout Timeouts describe_exception in_loop is_own_exit reserved_stdout "
         "run_bounded within"
     ),
-    "claw.host.manager": "HookRules Host",
+    "claw.host.manager": "Host",
     "claw.host.manifest": (
         "KIND_OF_HOOK InstalledPlugin Manifest ProviderDeclaration ToolDeclaration "
         "api_matches installed_plugins parse_manifest providers_of variables_of"
@@ -80,7 +80,7 @@ _NAMES = {
     "claw.host.overlay": (
         "CURRENT_LINK EDITABLE_FILE GATEWAY_LOCK LAYERS_FOLDER METADATA_FILE STAGED_LINK pip_command"
     ),
-    "claw.host.registry": "BUILTIN SLOTS Contribution account_of channel_key hook_problems",
+    "claw.host.registry": "BUILTIN Contribution HookRules SLOTS account_of channel_key hook_problems",
     "claw.host.state": "PluginState require_plugins",
     "claw.host.worker": "check_and_run",
     # Tool policy

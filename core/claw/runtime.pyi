@@ -245,7 +245,6 @@ from claw.host.isolation import (
     within as within,
 )
 from claw.host.manager import (
-    HookRules as HookRules,
     Host as Host,
 )
 from claw.host.manifest import (
@@ -273,6 +272,7 @@ from claw.host.registry import (
     BUILTIN as BUILTIN,
     SLOTS as SLOTS,
     Contribution as Contribution,
+    HookRules as HookRules,
     account_of as account_of,
     channel_key as channel_key,
     hook_problems as hook_problems,

@@ -7,7 +7,7 @@ quarantined and the others go on. With ``plugins.entries.ID.required: true`` the
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from types import ModuleType
@@ -27,8 +27,6 @@ from claw.contracts.tool import Tool, ToolContext
 from claw.host import hookspecs
 from claw.host.health import PluginHealth, files_digest
 from claw.host.isolation import (
-    DEFAULT_TIMEOUTS,
-    Timeouts,
     describe_exception,
     failure_of,
     function_ids,
@@ -41,6 +39,7 @@ from claw.host.registry import (
     SLOTS,
     WANTED,
     Contribution,
+    HookRules,
     Registry,
     account_of,
     answers_of,
@@ -55,19 +54,6 @@ from claw.host.state import PluginState, failure_fix, require_plugins
 from claw.i18n import t
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class HookRules:
-    """The rules by which plugins are asked.
-
-    :param slots: ``plugins.slots``: slot → the name of the answer that is in force.
-    :param hooks: those that plugins are asked; all by default.
-    """
-
-    slots: Mapping[str, str] = field(default_factory=dict)
-    hooks: tuple[str, ...] = tuple(WANTED)
-    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
 class Host:
@@ -87,7 +73,7 @@ class Host:
         health: PluginHealth,
         plugins: Mapping[str, Any] | None = None,
         log: Callable[[str], None] = lambda line: None,
-        rules: HookRules = HookRules(),
+        rules: HookRules = HookRules(),  # noqa: B008 - frozen
     ) -> None:
         self._slots, self._hooks, self._timeouts = rules.slots, rules.hooks, rules.timeouts
         self._ranks: dict[tuple[str, str], int] = {}  # (plugin, hook) → -1 with tryfirst, 1 with trylast

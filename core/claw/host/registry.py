@@ -25,6 +25,7 @@ from claw.contracts.prompt import PromptSection
 from claw.contracts.provider import Provider
 from claw.contracts.tool import Sandbox, Tool
 from claw.host import hookspecs
+from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts
 from claw.host.manifest import KIND_OF_HOOK, Manifest
 from claw.i18n import t
 
@@ -160,6 +161,19 @@ _CALLED = {
     *("compact", "before_reset", "ask", "began", "joined", "once", "not_begun", "ended", "open", "check"),
 }
 _MADE_OF = {"register_tools": Tool, "register_prompt_sections": PromptSection}
+
+
+@dataclass(frozen=True)
+class HookRules:
+    """The rules by which plugins are asked.
+
+    :param slots: ``plugins.slots``: slot → the name of the answer that is in force.
+    :param hooks: those that plugins are asked; all by default.
+    """
+
+    slots: Mapping[str, str] = field(default_factory=dict)
+    hooks: tuple[str, ...] = tuple(WANTED)
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
 def check(hook: str, things: Sequence[Any]) -> None:
