@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator, model_validator
 
+from claw.config.paths import normalise_agent_id
 from claw.config.values import Names, Secret, Section, section_default, validation_error
 
 Profile = Literal["minimal", "coding", "messaging", "full", "default"]
@@ -244,6 +245,14 @@ class AgentEntry(AgentSettings):
     id: str = Field(min_length=1, description="Name in keys, folders and sessions.")
     name: str | None = Field(None, description="What people call it.")
     default: bool = Field(False, description="Take this one when nobody names an agent.")
+
+    @field_validator("id")
+    @classmethod
+    def _no_path(cls, value: str) -> str:
+        if "/" in value or "\\" in value:
+            name = normalise_agent_id(value)
+            raise validation_error("{id} is a path", "Write a name such as {name}", id=value, name=name)
+        return value
 
 
 class Agents(Section):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path as FilePath
 from typing import Any, Protocol
 
 from pydantic.alias_generators import to_camel
@@ -21,6 +22,8 @@ _LISTS = (("allow", "allow"), ("deny", "deny"), ("alsoAllow", "also_allow"))
 class CheckedConfig(Protocol):
     """The part of :class:`claw.config.Config` that the checks read."""
 
+    @property
+    def home(self) -> FilePath: ...
     @property
     def settings(self) -> Settings: ...
     @property
@@ -101,6 +104,8 @@ def file_warnings(config: CheckedConfig) -> tuple[ConfigError, ...]:
         *_invalid_ids(config),
         *{str(why): why for _, _, why in webhooks_without_listener(config)}.values(),
         *_open_channels(config),
+        *_repeated_fallbacks(config),
+        *_unlisted_default(config),
         *_owners_warnings(config),
     )
 
@@ -272,6 +277,33 @@ def _open_channels(config: CheckedConfig) -> Iterator[ConfigError]:
             problem = "dmPolicy is open, but allowFrom does not contain '*': the channel does not start"
             fix = "Write allowFrom: ['*'] to admit everyone, or use dmPolicy: pairing"
             yield config.error_factory.error(("channels", name, "allowFrom"), problem, fix)
+
+
+def _repeated_fallbacks(config: CheckedConfig) -> Iterator[ConfigError]:
+    agents = config.settings.agents
+    entries = ((("agents", "list", index), one) for index, one in enumerate(agents.list))
+    for place, settings in ((("agents", "defaults"), agents.defaults), *entries):
+        choice = settings.model
+        for index, name in enumerate(choice.fallbacks if choice else ()):
+            if choice and name in (choice.primary, *choice.fallbacks[:index]):
+                problem, fix = (
+                    "{model} was tried before, so it is no fallback",
+                    "Name another model, or remove it",
+                )
+                yield config.error_factory.error(
+                    (*place, "model", "fallbacks", index), problem, fix, model=name
+                )
+
+
+def _unlisted_default(config: CheckedConfig) -> Iterator[ConfigError]:
+    """Yield a warning if the list of agents leaves out the agent ``default``, which has conversations."""
+    folder = config.home / "agents" / "default"
+    if "default" not in config.agent_ids and folder.is_dir():
+        problem = (
+            "the agent default is not in the list, so its conversations and notes in {folder} are not in use"
+        )
+        fix = "Add {{id: default}} to agents.list, or move the folder away"
+        yield config.error_factory.error(("agents", "list"), problem, fix, folder=folder)
 
 
 def _owners_warnings(config: CheckedConfig) -> Iterator[ConfigError]:

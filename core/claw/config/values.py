@@ -5,10 +5,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, core_schema
 
+from claw.config.source import SubstitutedText
 from claw.contracts.errors import ConfigError
 from claw.storage.clock import parse_duration
 
@@ -38,6 +47,22 @@ class Section(BaseModel):
         defer_build=True,
         hide_input_in_errors=True,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_unambiguous(cls, value: Any) -> Any:
+        """Refuse a key in both spellings, of which one would be ignored, and a switch that is a text."""
+        for name, field in cls.model_fields.items() if isinstance(value, Mapping) else ():
+            alias = field.alias or name
+            if name != alias and name in value and alias in value:
+                problem = "is written twice: {name} and {alias}"
+                raise validation_error(problem, "Keep one of them", at=(name,), name=name, alias=alias)
+            written = alias if alias in value else name
+            given = value.get(written)
+            if field.annotation is bool and isinstance(given, str) and not isinstance(given, SubstitutedText):
+                fix = "Write true or false without quotes"
+                raise validation_error("must be true or false", fix, at=(written,))
+        return value
 
 
 def section_default() -> Any:
