@@ -306,7 +306,7 @@ BUDGETS = {
     "claw": 682,
     "claw.agent": 2359,
     "claw.cli": 1226,
-    "claw.config": 2241,
+    "claw.config": 2299,
     "claw.contracts": 1650,
     "claw.host": 2575,
     "claw.policy": 1067,
