@@ -161,6 +161,21 @@ def test_a_tool_is_missing_for_the_reason_of_the_page_and_back_after_its_mend(
     assert answer.exit_code == 0 or shown[-1].startswith(NO_COMMAND_HELPS), "it is back, or says what to do"
 
 
+@pytest.mark.parametrize("example", examples("when-something-is-wrong.md"), ids=str)
+def test_claw_says_what_is_wrong_as_the_page_on_it_shows(example: Example, tmp_path: Path) -> None:
+    home = home_with(example.config, tmp_path)
+    (home / "config.yaml").chmod(0o600)
+    environ = {"HOME": str(home.parent), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "COLUMNS": "200"}
+    assert example.commands, "an example shows what comes out"
+    for command, shown in example.commands:
+        words = [sys.executable, "-m", "claw", *shlex.split(command)[1:]]
+        done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
+        told = (done.stdout + done.stderr).replace(str(home), "~/.claw")
+        assert "Traceback" not in told
+        lines = [line.strip() for line in told.splitlines()]
+        assert [line for line in shown if line not in lines] == [], f"{command}\n{told}"
+
+
 @pytest.mark.usefixtures("crowd")
 def test_the_page_on_missing_tools_shows_every_cause_that_explain_can_name(tmp_path: Path) -> None:
     shown: set[str] = set()
