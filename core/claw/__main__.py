@@ -1,4 +1,4 @@
-"""The fast door: what needs neither typer nor any plugin answers before they are imported."""
+"""The fast path: commands that need neither typer nor a plugin run before those are imported."""
 
 import gc
 import sys
@@ -58,7 +58,7 @@ def _list_plugins(as_json: bool) -> None:
     words.use_language(words.language_of(os.environ))
     try:
         show(as_json)
-    except BaseException as why:  # noqa: BLE001 - the last wall before the person
+    except BaseException as why:  # noqa: BLE001 - the last handler: a person gets no traceback
         exit_with(report_error(why))
     exit_with(0)
 

@@ -250,7 +250,7 @@ class App:
         self._write_log(self.redact(line))
 
     def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log the failure of a task that nobody awaits: the exception handler of the event loop of this app."""
+        """Log the failure of a task that is never awaited: the exception handler of the event loop of this app."""
         why = context.get("exception")
         self._task_failed("", describe_exception(why) if why else str(context.get("message")))
 

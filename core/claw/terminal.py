@@ -70,7 +70,7 @@ def register_prompt_sections(config: PluginConfig) -> Iterable[PromptSection]:
 def default_sections() -> tuple[PromptSection, ...]:
     """Return core's own sections: the least that a prompt needs. A plugin's section of the same name replaces one.
 
-    When that section fails, core's stands in its place.
+    When that section fails, core's replaces it.
     """
     working = frozenset({FULL, MINIMAL})
     return (

@@ -1,6 +1,6 @@
 """Chat commands, such as ``/status``, for admitted persons in any chat: found, permitted, run.
 
-The commands come from plugins (``register_chat_commands``); core itself brings ``/help``,
+The commands come from plugins (``register_chat_commands``); core itself has ``/help``,
 ``/stop`` and ``/compact``, which asks the context engine in force. A command acts
 through a :class:`claw.runtime.Conversation`. The input is always a person's own text: never quoted or forwarded text,
 never a model's.
@@ -175,7 +175,7 @@ class ChatConversation:
 
     @property
     def is_direct(self) -> bool:
-        """True if nobody else is in this chat."""
+        """True if no other person is in this chat."""
         return self.inbound.chat_type == "direct"
 
     @property
@@ -270,7 +270,7 @@ def _parse(line: str) -> tuple[str, str] | None:
 
 
 def _suggestion(name: str, arguments: str, known: Mapping[str, Any]) -> str | None:
-    """Return a hint for a word that is almost a command and stands alone; None for an ordinary message."""
+    """Return a hint for a word that is almost a command and is the whole message; None for an ordinary message."""
     near = nearest(f"/{name}", (f"/{one}" for one in known), _SIMILARITY)
     if arguments or not near or not name.isalpha():
         return None

@@ -117,7 +117,7 @@ class RunningTurn:
         return workspace_files(roots, context.workspace, self.caller.runtime.config.home)
 
     async def run_aside(self, turn: SideTurn) -> None:
-        """Run a turn beside the conversation. A call that needs a person is refused: nobody is asked."""
+        """Run a turn beside the conversation. A call that needs a person is refused without a question."""
         caller, files = self.caller, turn.files
         context = replace(caller.context, tools=turn.tools)
         if files is not None:
@@ -183,7 +183,7 @@ async def compact_conversation(
 ) -> str:
     """Have the engine in force shorten the history of a conversation; return a line for the person.
 
-    :raises UsageError: no plugin brings an engine.
+    :raises UsageError: no plugin provides an engine.
     """
     engine = runtime.registry.engine
     if engine is None:

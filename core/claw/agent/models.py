@@ -65,7 +65,7 @@ def split_key(text: str) -> tuple[str, str]:
 
 
 def selector_of(registry: Registry) -> ModelSelector:
-    """Return the model selector in force: the one that a plugin brings, else :class:`FirstModel`."""
+    """Return the model selector in force: the one of a plugin, else :class:`FirstModel`."""
     return registry.selector.value if registry.selector else FIRST_MODEL
 
 
@@ -189,7 +189,7 @@ def missing_model_error() -> ConfigError:
 
 
 def missing_provider_error(ref: ModelRef) -> ProviderError:
-    """Return the failure for a model whose provider no plugin brings."""
+    """Return the failure for a model whose provider no plugin has."""
     return ProviderError(
         "there is no provider {provider}",
         reason="model_not_found",

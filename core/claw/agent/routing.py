@@ -278,7 +278,7 @@ JOB_CHANNELS = frozenset({"clock", "cron", "heartbeat"})
 def account_of_turn(inbound: Inbound, route: Route, plugin: str, turn: str) -> CallAccount:
     """Return who pays for the model calls of a turn.
 
-    :param plugin: the plugin that brought the channel.
+    :param plugin: the plugin that registered the channel.
     """
     key, job = route.session_key, ""
     if ":cron:" in key:

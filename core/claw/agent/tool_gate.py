@@ -46,9 +46,9 @@ class Caller:
     """On whose behalf calls run: one turn of one conversation.
 
     :param used_tokens: what the last model call read, for the status tool.
-    :param heard: tools whose answers, somebody else's words perhaps, the model has read in this turn.
-    :param once: told that a call is about to run whose effect must not be repeated; False: it was begun before.
-    :param not_begun: told that such a call waits for a person, and has done nothing yet.
+    :param heard: tools whose answers, which may hold text of third parties, the model has read in this turn.
+    :param once: records a call that is about to run and must not be repeated; False: it was begun before.
+    :param not_begun: records that such a call waits for a person, and has done nothing yet.
     :param may_ask: a person may be asked; False refuses every call that needs one.
     :param end_turn: the reason why a reviewer ended the turn, as text for the person; empty while it may go on.
     """
@@ -171,7 +171,7 @@ async def _prepared(
     limit = result_limit(turn.window_tokens)
 
     async def ready() -> ToolResult:
-        given = copy.deepcopy(checked.arguments)  # nobody else holds what runs
+        given = copy.deepcopy(checked.arguments)  # no other code can change what runs
         if asking.has_changed(given):
             changed = t("the call was refused: it differs from what was approved; ask again")
             return await _not_run(checked, changed, context, runtime)
@@ -200,7 +200,7 @@ async def _prepared(
 
 
 def call_context(tool: Tool | None, caller: Caller, problem: str = "") -> CallContext:
-    """Return what reviewers are told of a call of this tool.
+    """Return the view of a call of this tool that reviewers get.
 
     :param problem: why the call cannot run.
     """
@@ -323,7 +323,7 @@ class CallApproval:
         return "" if decision.allowed else decision.reason
 
     def has_changed(self, arguments: Mapping[str, Any]) -> bool:
-        """Return true if a person allowed other arguments before the call; false when nobody was asked then."""
+        """Return true if a person allowed other arguments before the call; false when no person was asked then."""
         return bool(self._allowed_digest) and self._digest(arguments) != self._allowed_digest
 
     async def _decide(self, request: ApprovalRequest) -> Decision:

@@ -211,8 +211,8 @@ async def _end(
             turn.over = True
             is_logged = bool(turn.numbers)
             more = statements_at_end(runtime.registry.middleware, turn.id, runtime.log)
-            owed = made if made and is_logged else ()
-            end = partial(runtime.turn_log.ended, turn.id, ending.outcome, owed, more)
+            logged = made if made and is_logged else ()
+            end = partial(runtime.turn_log.ended, turn.id, ending.outcome, logged, more)
             await retry_until_written(end, runtime.log if is_logged else None)
             reached(runtime.turn_log, "turn-ended")
             await emit(ending)

@@ -47,7 +47,7 @@ TOOL_CHOICES = ("auto", "none", "required")
 """Tool choices that are not the name of a tool."""
 
 _UNKNOWN_WINDOW = 32_000
-_KEPT_RULINGS = 1024  # one for each person and place that was last heard
+_KEPT_RULINGS = 1024  # one for each person and chat, the latest ones
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class TurnOptions:
     """The options of a turn beside its message; empty fields leave it to the configuration.
 
     :param session: name of a conversation, or a whole session key.
-    :param model: to ask first, ``provider/model``; the spares and the primary stand behind it.
-    :param fallbacks: spares in the place of those and of the primary; empty = none.
+    :param model: to ask first, ``provider/model``; the fallbacks and the primary follow it.
+    :param fallbacks: fallbacks in place of those and of the primary; empty = none.
     :param workspace: the folder to work in, whatever the agent names.
-    :param folder: where a terminal chat stands; worked in when the agent names no workspace.
+    :param folder: the folder of a terminal chat; used when the agent names no workspace.
     :param mode: of the prompt: full, minimal or none; empty = as the conversation asks.
     """
 
@@ -105,7 +105,7 @@ class Runtime:
 
     @cached_property
     def rulings(self) -> Callable[[RunFacts, tuple[str, ...]], Judgement]:
-        """The nine layers for a run and its spare models; kept for the runs that were asked about last, since nothing
+        """The nine layers for a run and its fallback models; kept for the runs that were asked about last, since nothing
         but the configuration and the tools decides, and both stand as long as these rooms."""
         return lru_cache(_KEPT_RULINGS)(
             lambda run, spares: resolve_tools(self.config, run, self.facts, spares)
@@ -156,7 +156,7 @@ class TurnContext:
 
 
 async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options: TurnOptions) -> TurnContext:
-    """Everything that stands before the past is opened: agent, models, rulings, tools, instructions, fence."""
+    """Everything that is known before the session is opened: agent, models, rulings, tools, instructions, fence."""
     config = runtime.config
     override = runtime.sessions.overrides.of(route.session_key)
     agent = _agent(inbound, route, runtime, override)
@@ -167,7 +167,9 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
     asked, keys = _asked_for(options, override, agent, runtime)
     spares = choice.fallbacks if choice else ()
     named = options.fallbacks if options.fallbacks is not None or (choice and choice.primary) else spares
-    models = candidates(asked, usual, spares, aliases, named)  # what claw chose by itself is nobody's spare
+    models = candidates(
+        asked, usual, spares, aliases, named
+    )  # a model that claw chose by itself gets no fallbacks
     if not models:
         raise missing_model_error()
     sandbox = choose_sandbox(
@@ -347,7 +349,7 @@ def _fence(agent: Agent, workspace: Path, runtime: Runtime, *more: Root) -> Work
 
 
 def _make_own(workspace: Path, runtime: Runtime) -> None:
-    """The folder that nobody named is made when a tool first wants it; one that the operator named is there, or wrong."""
+    """Create the default folder when a tool first needs it; a configured one must exist."""
     try:
         make_folder(workspace)
     except ClawError as why:

@@ -161,7 +161,7 @@ class TerminalChat:
         return (await conversation.models()).find(name)
 
     def _connect_approvals(self) -> None:
-        """Let the approver ask the person at this terminal; with ``--json`` nobody reads."""
+        """Let the approver ask the person at this terminal; with ``--json`` no person reads."""
         approver = self._app.runtime.registry.approver
         ask_here = getattr(approver.value, "ask_at_terminal", None) if approver else None
         if ask_here and not self._screen.as_json:

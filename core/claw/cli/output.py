@@ -81,7 +81,7 @@ def _draw(columns: Sequence[str], rows: Sequence[Sequence[str]], colours: Mappin
 
 
 def last_column_below(widths: Sequence[int], screen: int) -> bool:
-    """Return true if the last column would be too narrow to read, and so stands below the others.
+    """Return true if the last column would be too narrow to read, and so goes below the others.
 
     :param widths: widths of the columns, in letters; ``screen`` is the width of the terminal.
     """

@@ -25,7 +25,7 @@ from claw.i18n import t
 PACKAGE_OF = {
     path: str(about["package"]) for about in FIRST_PARTY.values() for path in about.get("commands", ())
 }
-"""Command → the package that brings it: for the hint when it is not installed."""
+"""Command → the package that provides it: for the hint when it is not installed."""
 
 
 class LazyCommand(TyperCommand):

@@ -48,7 +48,7 @@ def info(plugin: str, as_json: AsJson = False) -> None:
 
 
 def _contributions(plugin: str) -> list[dict[str, Any]]:
-    """Return what the plugin contributes to each hook, and where it stands among the answers."""
+    """Return what the plugin contributes to each hook, and its position among the answers."""
     return [
         {"hook": hook["hook"], "slot": hook["slot"], **{key: one[key] for key in one if key != "plugin"}}
         for hook in answered_hooks()

@@ -198,7 +198,7 @@ def _invalid_owners(config: CheckedConfig) -> Iterator[ConfigError]:
 
 
 def odd_people(people: Iterable[str]) -> Iterator[tuple[int, str, str, dict[str, object]]]:
-    """Yield index, problem, fix and values of each entry of a list of owners or approvers that names nobody."""
+    """Yield index, problem, fix and values of each entry of a list of owners or approvers that names no one."""
     for index, person in enumerate(people):
         if ":" not in person and not person.startswith("+"):
             fix = "Write channel:id, or a phone number with +"

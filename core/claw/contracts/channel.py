@@ -108,7 +108,7 @@ class Channel(Protocol):
     limits: ChannelLimits
 
     async def run(self, inbox: Inbox) -> None:
-        """Listen until cancelled; pass each message to ``door.submit``, and acknowledge it once that returns true."""
+        """Listen until cancelled; pass each message to ``inbox.submit``, and acknowledge it once that returns true."""
         ...
 
     async def send(self, outbound: Outbound) -> Receipt:
@@ -267,7 +267,7 @@ class Conversation(Protocol):
 
     @property
     def is_direct(self) -> bool:
-        """True if nobody else is in this chat."""
+        """True if no other person is in this chat."""
         ...
 
     @property
@@ -334,9 +334,9 @@ class ChatCommand(Protocol):
     English. It may have:
 
     - ``usage``: the arguments, for the help: ``[on | off]``.
-    - ``owner_only``: nobody but an owner may use it.
+    - ``owner_only``: only an owner may use it.
     - ``changes``: ``never`` (the default), ``with-arguments`` or ``always``: when the command changes the conversation
-      for everybody in the chat. In a group only an owner may then use it.
+      for all people in the chat. In a group only an owner may then use it.
     - ``is_long``: it waits for a model: a channel runs it in the background, and ``/stop`` ends it.
     - ``position``: of the first command of a name; also the order of ``/help``.
     """
@@ -384,7 +384,7 @@ class UnavailableChannel:
         raise self.error
 
     async def send(self, outbound: Outbound) -> Receipt:
-        """Fail with the reason, as nothing is sent before somebody fixes it."""
+        """Fail with the reason, as nothing is sent before a person fixes it."""
         raise DeliveryError("{why}", why=self.error)
 
     async def diagnose(self) -> Sequence[Finding]:

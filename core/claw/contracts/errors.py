@@ -153,7 +153,7 @@ class BudgetError(ClawError):
     """A model call could exceed an entry of ``budgets``, and is not made.
 
     :param excuse: a text about it that anybody may read.
-    :param skips: nobody waits for the answer: the turn is skipped, not failed.
+    :param skips: no person waits for the answer: the turn is skipped, not failed.
     """
 
     def __init__(

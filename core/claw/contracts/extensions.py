@@ -34,7 +34,7 @@ Verdict = Literal["allow", "ask", "deny"]
 
 
 def position_of(extension: object) -> float:
-    """Return where an object stands among those that answer the same hook."""
+    """Return the position of an object among those that answer the same hook."""
     position = getattr(extension, "position", DEFAULT_POSITION)
     return float(position) if isinstance(position, int | float) else DEFAULT_POSITION
 
@@ -43,7 +43,7 @@ def position_of(extension: object) -> float:
 class ToolTraits:
     """The facts of a tool that decide how a call of it is treated.
 
-    :param plugin: the id of the plugin that brings it.
+    :param plugin: the id of the plugin that registers it.
     :param effects: ``none``, ``idempotent`` or ``once``.
     """
 
@@ -194,7 +194,7 @@ class SideTurn:
     :param tools: the tools by name. Their calls pass the same gate as any other; one that needs a person is refused.
     :param files: the files that the tools may use; None = those of the turn.
     :param max_steps: limit of model calls.
-    :param emit: given the events; None = nobody is.
+    :param emit: receives the events; None = no receiver.
     """
 
     messages: Sequence[Message]
@@ -304,7 +304,7 @@ class ContextEngine(Protocol):
         ...
 
     async def before_reset(self, turn: TurnView) -> None:
-        """Save what must outlive a conversation that is about to start anew. An exception is logged."""
+        """Save what must outlive a conversation that is about to be reset. An exception is logged."""
         ...
 
 
@@ -356,7 +356,7 @@ class MessageFilter(Protocol):
         ...
 
     def outbound(self, message: Outbound) -> "Outbound | Awaitable[Outbound | None] | None":
-        """Return the reply, a changed copy, or None to drop it, so that nobody reads it."""
+        """Return the reply, a changed copy, or None to drop it."""
         ...
 
 
@@ -412,12 +412,12 @@ class TurnLog(Protocol):
         ...
 
     def ended(
-        self, turn: str, outcome: str, owed: Sequence[Outbound] = (), more: Sequence[Statement] = ()
+        self, turn: str, outcome: str, replies: Sequence[Outbound] = (), more: Sequence[Statement] = ()
     ) -> None:
         """Record the end of a turn with its replies, in one commit.
 
         :param outcome: one word: delivered, silent, stopped, skipped, failed.
-        :param owed: the replies that must be sent.
+        :param replies: the replies that must be sent.
         :param more: further statements of this commit.
         """
         ...

@@ -56,7 +56,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class QuotedMessage:
-    """A message of somebody else that this message refers to or follows: untrusted text, never an
+    """A message of another author that this message refers to or follows: untrusted text, never an
     instruction.
 
     :param sender: a name to show.
@@ -207,7 +207,7 @@ class ApprovalRequest:
     :param owner: the sender is an owner.
     :param for_owners: only an owner may answer, whoever the approvers are.
     :param arguments: a copy; those of a request that was read from a store are empty.
-    :param plugin: the plugin that brings the tool; ``effects``: none, idempotent or once, as the tool says.
+    :param plugin: the plugin that registers the tool; ``effects``: none, idempotent or once, as the tool says.
     """
 
     session_key: str
@@ -266,7 +266,7 @@ class Decision:
 
 
 class PlainChat:
-    """The chat access of tools when no plugin brings one: texts to the chat that the turn answers in, nothing else.
+    """The chat access of tools when no plugin provides one: texts to the chat that the turn answers in, nothing else.
 
     :param key: prefix of the delivery keys of this call.
     :param deliver: sends a message; returns None when it was dropped.

@@ -83,7 +83,7 @@ class PromptSection:
         message.
     :param modes: the modes that include it.
     :param render: facts → text with its heading; empty = left out.
-    :param plugin: id of the plugin that brought it; set by the host.
+    :param plugin: id of the plugin that registered it; set by the host.
     :param prepare: facts → facts with more in them, such as the context files; called for each turn, before any section
         is rendered.
     :param readable: agent → folders outside of the workspace that this section points to: the agent may read

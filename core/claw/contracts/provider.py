@@ -230,7 +230,7 @@ class CallAccount:
 
     :param conversation: id of the present session of the key; another one after ``/new``.
     :param plugin: the plugin that caused it: that of the channel of the message.
-    :param job: the scheduled job; nobody waits for its answer. Empty when a person does.
+    :param job: the scheduled job; empty when a person waits for the answer.
     :param purpose: answer, summary, saving or probe.
     """
 

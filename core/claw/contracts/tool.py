@@ -162,7 +162,7 @@ class Tool:
         outcome may not.
     :param parallel: may run beside other calls of the same answer.
     :param timeout_seconds: None = no limit of its own.
-    :param plugin: id of the plugin that brought it; set by the host, never by the plugin.
+    :param plugin: id of the plugin that registered it; set by the host, never by the plugin.
     :param close: awaited when claw stops, for a tool that keeps something running.
     """
 
@@ -206,7 +206,7 @@ class ToolContext:
     :param status: facts of the turn: model, context_tokens, used_tokens, session_key, zone, thinking, turn.
     :param environment: what a child process may see (already filtered).
     :param ask: request a person's approval of the whole text (``await context.ask(shown, title)``): True when
-        they allow it, False when nobody can be asked here, ToolError (worded for the model) when they deny it
+        they allow it, False when no person can be asked here, ToolError (worded for the model) when they deny it
         or do not answer in time. The wait counts towards ``timeout_seconds``. Ask before the first effect:
         until the answer a call counts as not begun, so a call that a restart cut off is repeated and finds
         its approval request again. Pass a digest of other data that the approval covers (a file's bytes) as

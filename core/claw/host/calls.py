@@ -39,7 +39,7 @@ from claw.i18n import t
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 
 SECTION_CHARS = 24_000
-"""Most of what one stranger may put into every request; ``claw prompt show`` tells what each one takes."""
+"""Limit of the text that one plugin may add to every request; ``claw prompt show`` lists the sizes."""
 NOTE_CHARS = 2000
 """Most of what one reviewer may put behind a result."""
 _MOST_KEPT = 256  # conversations, those spoken in last
@@ -443,7 +443,7 @@ def _section_fault(section: PromptSection, why: BaseException) -> str:
 
 
 def _failed(template: str, one: Contribution[Any], why: BaseException, log: Complain) -> str:
-    """Tell the person who failed, why, and what to do; without the mend it is for the model."""
+    """Report who failed, why, and what to do; without the fix it is for the model."""
     fault = PluginError(one.plugin, "run", template, FIX, why=describe_exception(why), id=one.plugin)
     log(str(fault))
     return f"{fault.where}: {fault.problem}"

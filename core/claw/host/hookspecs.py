@@ -113,7 +113,7 @@ def register_prompt_sections(config: "PluginConfig") -> "Iterable[PromptSection]
     """Contribute sections of the system prompt.
 
     ``PromptSection(name, position, render)``: ``render(facts)`` returns the text with its heading. A ``stable``
-    section stands before the cache boundary: it depends on the facts of the conversation only, and the same facts
+    section is before the cache boundary: it depends on the facts of the conversation only, and the same facts
     give the same bytes.
 
     :returns: sections; one with the name of a section of core replaces it.
@@ -242,7 +242,7 @@ def register_reviewers(config: "PluginConfig") -> "Iterable[extensions.Reviewer]
 
         def before(self, call, context):
             if call.name == "exec" and not context.owner:
-                return Review("ask", "somebody else than the owner wants to run a command")
+                return Review("ask", "a person other than the owner wants to run a command")
     """
     return ()
 
@@ -300,7 +300,7 @@ def register_observers(config: "PluginConfig") -> "Iterable[extensions.Observer]
     :order: ``position``.
     :limits: 2 s for each event, in the plugin's own thread.
     :failure: the log names the plugin; the turn goes on.
-    :default: nobody listens. Since 0.1; in 0.2 the method is named ``on_event``.
+    :default: no observer. Since 0.1; in 0.2 the method is named ``on_event``.
 
     Example::
 
@@ -345,7 +345,7 @@ def register_turn_logs(config: "PluginConfig") -> "Iterable[extensions.TurnLog]"
     :when: at the start of a turn, before each call that must not run twice, and at the end of the turn.
     :order: slot ``turnLog``: one is in force.
     :limits: every call returns when the record is written; it blocks the turn, so it takes microseconds.
-    :failure: a call that cannot write raises ``ClawError``; the turn waits and tries again where nobody can be told.
+    :failure: a call that cannot write raises ``ClawError``; the turn waits and tries again.
     :default: a log of this process only: a turn that a crash cuts off is lost. Since 0.2.
 
     Example::
@@ -394,7 +394,7 @@ def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
     :limits: 30 s, with ``is_long`` 1 h; it runs in the event loop of its plugin. The coroutine methods of the
         conversation run in claw's own loop, and ``conversation.call`` runs other work there.
     :failure: the text of a ``ClawError`` is the answer; any other failure is an answer and a log line with its plugin.
-    :default: ``/help`` and ``/stop``; another command of claw says which package brings it. Since 0.2.
+    :default: ``/help`` and ``/stop``; another command of claw says which package provides it. Since 0.2.
 
     Example::
 

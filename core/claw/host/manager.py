@@ -117,7 +117,7 @@ class Host:
         return tuple(frozenset({of, *plugins[hook]}) for hook, of in self._specified.items())
 
     def gather(self) -> Registry:
-        """Load what the configuration uses, ask it all, and freeze what it brought.
+        """Load what the configuration uses, call the hooks, and freeze the contributions.
         :raises PluginError: a required plugin is not there or was set aside (exit 4).
         """
         self._ask(BUILTIN, lambda: import_module("claw.terminal"))
@@ -140,7 +140,7 @@ class Host:
         return registry
 
     def closables(self) -> tuple[Contribution[Any], ...]:
-        """Everything here that may have a ``close``: what the plugins brought, and the plugins themselves."""
+        """Everything here that may have a ``close``: contributions of plugins, and the plugins themselves."""
         things = [Contribution(plugin, thing) for plugin, _, thing in self._things()]
         modules = [Contribution(name, module) for name, module in self._manager.list_name_plugin() if module]
         return (*things, *modules)
@@ -355,7 +355,7 @@ class Host:
         """Return the answer of a slot in force: the one that the file names, else that of a standard plugin, else the
         first in order.
 
-        :raises ConfigError: the file names one that no loaded plugin brings.
+        :raises ConfigError: the file names one that no loaded plugin provides.
         """
         answers, wanted = self.ordered(SLOTS[slot]), self._slots.get(slot, "")
         if wanted:

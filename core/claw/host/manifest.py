@@ -85,7 +85,7 @@ class ToolDeclaration(ManifestPart, frozen=True):
 class ProviderDeclaration(ManifestPart, frozen=True):
     """A provider as the manifest declares it.
 
-    :param name: as in ``providers.NAME`` and in front of a model's name; ``*`` stands for every
+    :param name: as in ``providers.NAME`` and in front of a model's name; ``*`` means every
         ``providers.NAME`` that has a ``baseUrl`` and that no other plugin serves.
     :param env: environment variables of which one holds a key.
     :param default_model: the model to use when only a key is configured; without ``provider/``.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BUILTIN = "builtin"
-"""The plugin id of what core itself brings."""
+"""The plugin id of the objects of core itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def account_of(channel: Channel) -> str:
 
 @dataclass(frozen=True)
 class Registry:
-    """All that stands ready for a turn.
+    """The objects that turns use.
 
     :param channels: by :func:`channel_key`.
     :param tools: in order of registration, core tools first; a name may appear twice, ``policy`` says whose
@@ -105,7 +105,7 @@ class Registry:
         return contribution.value if contribution else None
 
     def channel_plugin(self, inbound: Inbound) -> str:
-        """Return the id of the plugin that brought the channel of a message; that of core without one."""
+        """Return the id of the plugin that registered the channel of a message; that of core without one."""
         channel = self.channels.get(channel_key(inbound.address.channel, inbound.address.account))
         return channel.plugin if channel else BUILTIN
 
@@ -298,7 +298,7 @@ def hook_problems(module: ModuleType, specified: Iterable[str] = ()) -> list[str
 def specified_by(module: Any, taken: Mapping[str, str]) -> list[str]:
     """The hooks that a plugin specifies: the functions marked ``@hookspec`` of its ``hookspecs`` (a module or object).
 
-    :raises TypeError: one of them asks for more than ``config``, so nobody could answer it.
+    :raises TypeError: one of them asks for more than ``config``, which no caller passes.
     :raises ValueError: its name is taken.
     """
     specs = getattr(module, "hookspecs", None)

@@ -132,7 +132,7 @@ class _Job:
             self._loop.call_soon(self._task.cancel)  # behind its first step
 
     def _finish(self, task: "asyncio.Task[Any]") -> None:
-        _ = task.cancelled() or task.exception()  # an error that nobody waits for any more is not logged
+        _ = task.cancelled() or task.exception()  # an error after its caller has gone is not logged
         with contextlib.suppress(RuntimeError):  # the caller's loop has ended
             self.answer.get_loop().call_soon_threadsafe(self._deliver, task)
 

@@ -21,7 +21,7 @@ class ListEntry(NamedTuple):
     :param word: normalised.
     :param key: dotted key of the list that contains it; empty for a word of claw's own tables.
     :param at: its index in that list as written.
-    :param whose: the id of the list entry that an index in ``key`` stands for.
+    :param whose: the id of the list entry that an index in ``key`` refers to.
     """
 
     word: str

@@ -99,7 +99,7 @@ def tool_fact(tool: ToolTexts, plugin: str, suppliers: Mapping[str, str], *, lac
 
 
 def withheld_line(fact: ToolFact) -> str:
-    """Return a line about a tool that no request can offer, with the plugin that brings it; empty for any other."""
+    """Return a line about a tool that no request can offer, with the plugin that has it; empty for any other."""
     if not fact.schema_problem:
         return ""
     template = (
@@ -109,7 +109,7 @@ def withheld_line(fact: ToolFact) -> str:
 
 
 def is_core_tool(tool: str, plugin: str, suppliers: Mapping[str, str]) -> bool:
-    """Return true if the name is one of core's tools and ``plugin`` is the one that brings it.
+    """Return true if the name is one of core's tools and ``plugin`` is the one that has it.
 
     :param suppliers: ``tools.suppliers``: tool name → the plugin that the operator chose for it.
     """

@@ -1,1 +1,1 @@
-"""Admission, workspace files, redaction, child processes, untrusted text, HTTP: no plugin brings its own."""
+"""Admission, workspace files, redaction, child processes, untrusted text, HTTP: no plugin has its own."""

@@ -64,7 +64,7 @@ def configured_owners(settings: Any) -> tuple[str, ...]:
 
 def is_owner(channel: str, sender: Sender, owners: Iterable[str]) -> bool:
     """Return true if ``sender`` is one of ``owners``, each written as ``channel:id`` or a phone number. A bare id never
-    matches, as ids of two channels may be equal. An empty list, a blank entry and a star match nobody.
+    matches, as ids of two channels may be equal. An empty list, a blank entry and a star match no one.
     """
     return _index_of(channel, sender, owners, bare=False) is not None
 
@@ -206,7 +206,7 @@ def _group(inbound: Inbound, rules: _Rules, owner_key: str | None) -> Admission:
     in_group = group is not None and group.allow_from is not None
     people = group.allow_from if in_group else rules.get("group_allow_from")
     if people is not None and owner_key is None:
-        # Without a list of people, a listed group admits all its members. An empty list admits nobody.
+        # Without a list of people, a listed group admits all its members. An empty list admits no one.
         at = _index_of(inbound.address.channel, inbound.sender, people, bare=True)
         at = _star_index(people) if at is None else at
         more = () if at is None else (at,)
@@ -263,7 +263,7 @@ def _matches(channel: str, sender: Sender, entry: str, bare: bool) -> bool:
 
 
 def _valid_id(sender: Sender) -> str:
-    """Return the sender's id; empty when it is blank, padded, or a star, which identifies nobody."""
+    """Return the sender's id; empty when it is blank, padded, or a star, which identifies no one."""
     return "" if sender.id != sender.id.strip() or sender.id == "*" else sender.id
 
 

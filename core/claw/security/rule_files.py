@@ -212,7 +212,7 @@ why it may not be done; empty when it may."""
 class RuleFileGuard:
     """The changes of one tool call to rule files. Without the word of an owner they are not made.
 
-    :param mode: ``agents.*.ruleFiles``: with ``ask`` an owner is asked, with ``deny`` nobody is.
+    :param mode: ``agents.*.ruleFiles``: with ``ask`` an owner is asked, with ``deny`` no one is.
     :param provenance: the mark of the notes that the call writes.
     """
 

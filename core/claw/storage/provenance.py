@@ -78,7 +78,7 @@ def untrusted_tools(messages: Sequence[Message]) -> set[str]:
 
 
 def is_foreign(words: str) -> bool:
-    """Return true if somebody else than an owner may have said it: it is data without authority."""
+    """Return true if a person other than an owner may have said it: it is data without authority."""
     place, *more = words.split("; ")
     return place.endswith(", not the owner") or any(part.startswith("after ") for part in more)
 

@@ -305,7 +305,7 @@ class ChosenSessionStore:
         return session
 
     def close(self) -> None:
-        """Leave the store open: the host closes what plugins brought."""
+        """Leave the store open: the host closes the objects of plugins."""
 
 
 @dataclass

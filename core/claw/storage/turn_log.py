@@ -1,4 +1,4 @@
-"""The turn log of core: what a turn asks of any log, and the log that stands in when no plugin brings one."""
+"""The turn log of core: the contract of turn logs, and the log in use when no plugin provides one."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ class NoTurnLog:
         self._done.discard((turn, call))
 
     def ended(
-        self, turn: str, outcome: str, owed: Sequence[Outbound] = (), more: Sequence[Statement] = ()
+        self, turn: str, outcome: str, replies: Sequence[Outbound] = (), more: Sequence[Statement] = ()
     ) -> None:
         """Record that a turn is over, and run the statements of others."""
         if more and self._database:

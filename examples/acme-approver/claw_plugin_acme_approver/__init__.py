@@ -15,7 +15,7 @@ class Settings(Section):
 
 
 class FolderApprover:
-    """Asks anew about each request; a request is known by its digest, which covers all that the call does."""
+    """Asks about each request again; a request is known by its digest, which covers all that the call does."""
 
     name = "acme-approver"
 
@@ -30,7 +30,7 @@ class FolderApprover:
         answer = question.with_suffix(".answer")
         question.write_text(f"{request.tool}: {request.title}\n\n{request.shown}\n")
         try:
-            while not answer.exists():  # noqa: ASYNC110 - a file tells nobody
+            while not answer.exists():  # noqa: ASYNC110 - a file sends no event
                 await asyncio.sleep(PAUSE_SECONDS)
             allowed = answer.read_text().strip().lower() == "yes"
             return Decision("once") if allowed else Decision("deny", "the person said no")

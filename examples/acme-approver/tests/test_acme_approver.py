@@ -11,7 +11,7 @@ from pytest_claw import ApproverSuite
 
 async def write_answer(folder, word):
     async with asyncio.timeout(20):
-        while not (questions := list(folder.glob("*.question"))):  # noqa: ASYNC110 - a file tells nobody
+        while not (questions := list(folder.glob("*.question"))):  # noqa: ASYNC110 - a file sends no event
             await asyncio.sleep(0.02)
     questions[0].with_suffix(".answer").write_text(word)
 

@@ -34,7 +34,7 @@ def test_a_file_is_answered_with_a_file(tmp_path):
     async def served():
         async with Harness(FakeProvider(), config=config, plugins=PLUGINS) as harness, harness.serving():
             async with asyncio.timeout(20):
-                while not (folder / "ann.reply").exists():  # noqa: ASYNC110 - a file tells nobody
+                while not (folder / "ann.reply").exists():  # noqa: ASYNC110 - a file sends no event
                     await asyncio.sleep(0.05)
 
     asyncio.run(served())

@@ -32,13 +32,13 @@ class AcmeTurnLog:
         self._database.write("INSERT OR IGNORE INTO acme_messages VALUES (?, ?)", turn, number)
 
     def once(self, turn, call):
-        # One row was written: nobody began this call before. The row survives a crash, so that the call runs once.
+        # One row was written: no process began this call before. The row survives a crash, so that the call runs once.
         return self._database.write("INSERT OR IGNORE INTO acme_calls VALUES (?, ?)", turn, call) == 1
 
     def not_begun(self, turn, call):
         self._database.write("DELETE FROM acme_calls WHERE turn = ? AND call = ?", turn, call)
 
-    def ended(self, turn, outcome, owed=(), more=()):
+    def ended(self, turn, outcome, replies=(), more=()):
         # One commit: either the turn ended and the statements of others are there, or neither.
         ended = ("UPDATE acme_turns SET outcome = ? WHERE turn = ?", (outcome, turn))
         self._database.write_all(ended, *more)
