@@ -167,9 +167,7 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
     asked, keys = _asked_for(options, override, agent, runtime)
     spares = choice.fallbacks if choice else ()
     named = options.fallbacks if options.fallbacks is not None or (choice and choice.primary) else spares
-    models = candidates(
-        asked, usual, spares, aliases, named
-    )  # a model that claw chose by itself gets no fallbacks
+    models = candidates(asked, usual, spares, aliases, named)  # claw's own choice is no fallback
     if not models:
         raise missing_model_error()
     sandbox = choose_sandbox(
