@@ -32,9 +32,7 @@ _NAMES = {
     "claw.config.models": "ModelConfig ProviderConfig",
     "claw.config.plugin_view": "PluginConfig",
     "claw.config.values": "Secret Section",
-    "claw.contracts.channel": (
-        "Channel ChannelLimits ChannelState ChatApi ChatCommand Inbox OptionalChannelMethods StreamingReply"
-    ),
+    "claw.contracts.channel": ("Channel ChannelLimits ChannelState ChatApi ChatCommand Inbox StreamingReply"),
     "claw.contracts.diagnostics": "Diagnostic DiagnosticContext Finding",
     "claw.contracts.errors": (
         "BudgetError ClawError ConfigError DeliveryError FenceError PluginError ProviderError "

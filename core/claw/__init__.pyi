@@ -24,7 +24,6 @@ from claw.contracts.channel import (
     ChatApi as ChatApi,
     ChatCommand as ChatCommand,
     Inbox as Inbox,
-    OptionalChannelMethods as OptionalChannelMethods,
     StreamingReply as StreamingReply,
 )
 from claw.contracts.diagnostics import (

@@ -8,8 +8,8 @@ from claw import lazy_names
 
 _NAMES = {
     # A running claw and its turns: services, engines, commands
-    "claw.agent.chat_commands": "ChatCommands ChatConversation parse_choice run_chat_command",
-    "claw.agent.context": "compact_conversation open_turn",
+    "claw.agent.chat_commands": "ChatConversation parse_choice run_chat_command",
+    "claw.agent.context": "open_turn",
     "claw.agent.models": (
         "candidates checked_answer missing_key_error missing_provider_error select_models unknown_key_error"
     ),
@@ -65,8 +65,8 @@ _NAMES = {
     "claw.host.discovery": "home_of open_state owners_in plugin_states providers_used use_configured_locale",
     "claw.host.health": "HUNG MAX_CRASHES LoadFailure PluginHealth files_digest",
     "claw.host.integrity": (
-        "LOCK_FILE FileDamage changed_files dist_info_folders expected_hashes find_damages "
-        "find_record normalise_distribution unusable_lock"
+        "LOCK_FILE FileDamage dist_info_folders expected_hashes "
+        "find_record normalise_distribution record_damages unusable_lock"
     ),
     "claw.host.isolation": (
         "DEFAULT_TIMEOUTS ReusableTimeout Timeouts describe_exception in_loop is_own_exit reserved_stdout "
@@ -77,9 +77,7 @@ _NAMES = {
         "KIND_OF_HOOK InstalledPlugin Manifest ProviderDeclaration ToolDeclaration "
         "api_matches installed_plugins parse_manifest providers_of variables_of"
     ),
-    "claw.host.overlay": (
-        "CURRENT_LINK EDITABLE_FILE GATEWAY_LOCK LAYERS_FOLDER METADATA_FILE STAGED_LINK pip_command"
-    ),
+    "claw.host.overlay": ("CURRENT_LINK EDITABLE_FILE GATEWAY_LOCK LAYERS_FOLDER METADATA_FILE STAGED_LINK"),
     "claw.host.registry": "BUILTIN Contribution HookRules SLOTS account_of channel_key hook_problems",
     "claw.host.state": "PluginState require_plugins",
     "claw.host.worker": "check_and_run",
@@ -107,12 +105,12 @@ _NAMES = {
     "claw.storage.database": "Database",
     "claw.storage.files": (
         "SYSTEM_DISK Disk Lock archive_results cannot_write dated_name delete_older delete_results "
-        "lock_holder make_folder replace_file results_folder safe_file_name session_file set_aside"
+        "lock_holder make_folder replace_file safe_file_name set_aside"
     ),
     "claw.storage.freshness": "zone_of",
     "claw.storage.history": "BaseSession SessionHistory",
     "claw.storage.overrides": "Overrides",
-    "claw.storage.provenance": "is_foreign is_origin_mark line_provenances quoted_foreign",
+    "claw.storage.provenance": "is_origin_mark line_provenances quoted_foreign",
     "claw.storage.records": (
         "SUMMARY BranchSummary CompactionRecord CustomMessage Entry MemoryFlushRecord MessageRecord "
         "ModelChange Omission ParsedSession SessionHeader ThinkingLevelChange UnknownRecord "

@@ -1,13 +1,11 @@
 """For type checkers: the public names of claw.runtime, as ``runtime`` finds them (tests/core/test_public.py)."""
 
 from claw.agent.chat_commands import (
-    ChatCommands as ChatCommands,
     ChatConversation as ChatConversation,
     parse_choice as parse_choice,
     run_chat_command as run_chat_command,
 )
 from claw.agent.context import (
-    compact_conversation as compact_conversation,
     open_turn as open_turn,
 )
 from claw.agent.models import (
@@ -225,12 +223,11 @@ from claw.host.health import (
 from claw.host.integrity import (
     LOCK_FILE as LOCK_FILE,
     FileDamage as FileDamage,
-    changed_files as changed_files,
     dist_info_folders as dist_info_folders,
     expected_hashes as expected_hashes,
-    find_damages as find_damages,
     find_record as find_record,
     normalise_distribution as normalise_distribution,
+    record_damages as record_damages,
     unusable_lock as unusable_lock,
 )
 from claw.host.isolation import (
@@ -266,7 +263,6 @@ from claw.host.overlay import (
     LAYERS_FOLDER as LAYERS_FOLDER,
     METADATA_FILE as METADATA_FILE,
     STAGED_LINK as STAGED_LINK,
-    pip_command as pip_command,
 )
 from claw.host.registry import (
     BUILTIN as BUILTIN,
@@ -376,9 +372,7 @@ from claw.storage.files import (
     lock_holder as lock_holder,
     make_folder as make_folder,
     replace_file as replace_file,
-    results_folder as results_folder,
     safe_file_name as safe_file_name,
-    session_file as session_file,
     set_aside as set_aside,
 )
 from claw.storage.freshness import (
@@ -392,7 +386,6 @@ from claw.storage.overrides import (
     Overrides as Overrides,
 )
 from claw.storage.provenance import (
-    is_foreign as is_foreign,
     is_origin_mark as is_origin_mark,
     line_provenances as line_provenances,
     quoted_foreign as quoted_foreign,

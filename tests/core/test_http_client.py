@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 from claw.contracts.errors import FenceError, UsageError
-from claw.security.http_client import HttpClients, origin_of
+from claw.security.http_client import HttpClients, origin_of, unpooled
 
 
 def answer(request: httpx2.Request) -> httpx2.Response:
@@ -26,6 +26,15 @@ async def test_one_client_serves_all_paths_of_an_origin(network: HttpClients) ->
     assert network.client("https://API.example.com:443/v2/") is client
     assert network.client("https://other.example.com") is not client
     assert (await client.get("/v1/models")).text == "https://api.example.com/v1/models"
+
+
+async def test_each_transport_has_a_client_of_its_own() -> None:
+    network = HttpClients()
+    single, again = (network.client("http://127.0.0.1:1", transport=unpooled) for _ in range(2))
+    assert single is again
+    assert network.client("http://127.0.0.1:1") is not single
+    await network.aclose()
+    assert single.is_closed
 
 
 async def test_a_client_does_not_leave_its_origin(network: HttpClients) -> None:

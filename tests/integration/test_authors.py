@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Callable
 from functools import cache
@@ -53,6 +55,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def project(kind: str, written: Callable[[str], Path], tmp_path: Path) -> Path:
     """A new plugin of that kind, to do with as one likes."""
     return Path(shutil.copytree(written(kind), tmp_path / "new"))
+
+
+def test_a_new_plugin_depends_on_each_library_of_ours_that_it_imports(project: Path, package: Path) -> None:
+    code = "\n".join(path.read_text() for path in package.glob("*.py"))
+    imported = {name.replace("_", "-") for name in re.findall(r"^from (claw_\w+_sdk) import", code, re.M)}
+    declared = tomllib.loads((project / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert set(declared) == {"claw-core", *imported}
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from claw import hookimpl
+from claw.agent.context import compact_conversation
 from claw.app import terminal_message
 from claw.contracts.errors import ClawError, PluginError, ProviderError, UsageError
 from claw.contracts.events import Notice
 from claw.contracts.transcript import ToolResultMessage, User, pair
-from claw.runtime import compact_conversation
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 
 ALONE = {"plugins": {"entries": {"context": {"enabled": False}}}}

@@ -223,7 +223,7 @@ def test_the_hash_of_a_file_may_be_written_in_hexadecimal(tmp_path):
     from hashlib import sha256
     from importlib.metadata import Distribution
 
-    from claw.runtime import changed_files
+    from claw_tool_sdk import changed_files
 
     info = tmp_path / "odd-1.0.dist-info"
     info.mkdir()

@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from claw.runtime import pip_command
+from claw_tool_sdk import pip_command
 from core.source import with_core
 from integration.test_packaging import Venv, wheel_of
 

@@ -1,13 +1,13 @@
 """The channel contract: channels, ``Inbox`` (what a channel may ask of the runtime), and chat commands."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 
 from claw.contracts.diagnostics import Finding
 from claw.contracts.errors import ConfigError, DeliveryError
-from claw.contracts.messages import Address, Attachment, Inbound, Outbound, Receipt
+from claw.contracts.messages import Address, Inbound, Outbound, Receipt
 from claw.contracts.provider import KnownModels
 
 
@@ -95,7 +95,8 @@ WAITS_FOR_REPLY = "waits"
 class Channel(Protocol):
     """A chat service, or one account of it.
 
-    Everything in :class:`OptionalChannelMethods` is optional: a channel has the methods that its service supports.
+    Everything in :class:`claw_channel_sdk.OptionalChannelMethods` is optional: a channel has the methods that its service
+    supports.
 
     :cvar capabilities: words such as threads, reactions, edit, delete, polls, buttons, media, typing, streaming; also
         ``idempotent`` when the service itself drops a second send of the same key; ``names`` when the sender's name
@@ -115,66 +116,6 @@ class Channel(Protocol):
         """Send a message, once for each ``outbound.key``.
 
         :raises DeliveryError: the service did not accept it; the error says if another try may help.
-        """
-        ...
-
-
-@runtime_checkable
-class OptionalChannelMethods(Protocol):
-    """Optional methods of a channel. Do not inherit: define the methods that the service supports."""
-
-    account: str
-    """The account that it serves, when there are several; ``default`` otherwise."""
-
-    @property
-    def state(self) -> ChannelState:
-        """The state of the channel."""
-        ...
-
-    def split(self, text: str) -> tuple[str, ...]:
-        """Split an answer into texts of one message each; pure. Default: ``split_text``."""
-        ...
-
-    def stream(self, outbound: Outbound) -> StreamingReply:
-        """Return a streaming reply; ``outbound`` holds the address, with an empty text. Sends nothing yet."""
-        ...
-
-    async def edit(self, address: Address, message_id: str, text: str) -> None:
-        """Replace the text of one of our messages."""
-        ...
-
-    async def delete(self, address: Address, message_id: str) -> None:
-        """Delete one of our messages."""
-        ...
-
-    async def react(self, address: Address, message_id: str, emoji: str, remove: bool = False) -> None:
-        """Add our reaction to a message, or remove it."""
-        ...
-
-    async def poll(self, address: Address, question: str, options: tuple[str, ...]) -> Receipt:
-        """Post a poll in the chat."""
-        ...
-
-    async def typing(self, address: Address, message_id: str = "") -> None:
-        """Show for a few seconds that an answer is coming; called again while a turn runs.
-
-        :param message_id: the message that is answered, for services that show the sign there.
-        """
-        ...
-
-    async def settled(self, address: Address, message_id: str = "") -> None:
-        """Remove what ``typing`` left after the turn, where the service does not do so by itself."""
-        ...
-
-    def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
-        """Yield the bytes of a file that came with a message; the reader stops at its limit."""
-        ...
-
-    async def diagnose(self) -> Sequence[Finding]:
-        """Ask the service what is wrong with this account: credentials, rights, its setup there.
-
-        ``claw doctor NAME`` calls it on a channel that does not listen, perhaps while a gateway does. It sends and
-        changes nothing; ``about`` may be left empty. An exception is reported as a finding too.
         """
         ...
 

@@ -45,7 +45,7 @@ def register_channels(config: "PluginConfig") -> "Iterable[Channel]":
     """Contribute chat services: the accounts in which people write and read.
 
     ``name`` (text), ``capabilities`` (set of words), ``limits``, ``async run(inbox)``, ``async send(outbound)``;
-    everything of :class:`claw.OptionalChannelMethods` as the service supports it.
+    everything of :class:`claw_channel_sdk.OptionalChannelMethods` as the service supports it.
 
     :param config: take your part with ``config.channel("telegram", Model)`` or ``config.accounts(…)``.
     :returns: one object for each account; none when the section is absent. Names are unique.

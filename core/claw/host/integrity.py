@@ -12,16 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from claw.contracts.errors import ClawError, PluginError
 from claw.host.manifest import InstalledPlugin
 from claw.host.overlay import CURRENT_LINK, LAYERS_FOLDER, METADATA_FILE
 from claw.i18n import t
 from claw.storage import files
-
-if TYPE_CHECKING:  # imported at every start, which needs no importlib.metadata here
-    from importlib.metadata import Distribution
 
 LOCK_FILE = "pylock.toml"
 CHECKED_FILE = "seen.json"
@@ -136,12 +133,21 @@ def _check_plugin(
 ) -> Iterator[FileDamage]:
     """Yield the damages of one plugin; files unchanged since the last check are not read again."""
     name, record = normalise_distribution(found.distribution), find_record(found)
-    if record is None or name not in expected.records:
-        return
+    if record is not None and name in expected.records:
+        yield from record_damages(name, record, expected, seen, fresh)
+
+
+def record_damages(
+    name: str, record: Path, expected: ExpectedHashes, seen: Mapping[str, Any], fresh: dict[str, Any]
+) -> Iterator[FileDamage]:
+    """Yield a RECORD that differs from the lock, and the damaged files of its distribution.
+
+    :param seen: file → size, times and hash at an earlier check; such a file is not read again.
+    :param fresh: takes the same for each file that was read and is not damaged.
+    """
     text = record.read_bytes()
-    if sha256(text).hexdigest() != expected.records[name]:
+    if expected.records.get(name, digest := sha256(text).hexdigest()) != digest:
         yield FileDamage(name, record, t("its list of files differs from the locked one"))
-        return
     for inside, digest in _recorded_hashes(text):
         path = record.parents[1] / inside
         state = _stat_of(path)
@@ -176,19 +182,6 @@ def _recorded_hashes(text: bytes) -> Iterator[tuple[str, str]]:
             yield row[0], row[1].removeprefix("sha256=")
 
 
-def changed_files(one: "Distribution") -> Iterator[str]:
-    """Yield the changed or missing files of an installed distribution."""
-    for path in one.files or ():
-        if path.hash is not None and path.hash.mode == "sha256":
-            try:
-                content = Path(str(one.locate_file(path))).read_bytes()
-            except OSError:
-                yield str(path)
-                continue
-            if not _has_hash(content, path.hash.value):
-                yield str(path)
-
-
 def _has_hash(content: bytes, recorded: str) -> bool:
     """Return true if a content has the hash of RECORD; some build back ends pad it, and some write it in hexadecimal."""
     digest = sha256(content)
@@ -212,27 +205,6 @@ def _check_file(
     present = _to_base64(sha256(content).digest())
     damage = FileDamage(name, path, t("its content differs"), present, inside)
     return None if _has_hash(content, digest) or present == expected.accepted.get(damage.key) else damage
-
-
-def find_damages(found: Sequence[InstalledPlugin], home: Path) -> tuple[FileDamage, ...]:
-    """Find every damaged file of all plugins and of the current layer; every file is read."""
-    wanted = expected_hashes(home)
-    places = {
-        normalise_distribution(one.distribution): record for one in found if (record := find_record(one))
-    }
-    layer = home / LAYERS_FOLDER / CURRENT_LINK
-    for name, info in dist_info_folders(layer).items() if layer.exists() else ():
-        places.setdefault(name, info.resolve() / "RECORD")
-    bad: list[FileDamage] = []
-    for name, record in sorted(places.items()):
-        if not record.exists():
-            bad.append(FileDamage(name, record, t("it is missing")))
-            continue
-        text = record.read_bytes()
-        if wanted.records.get(name, digest := sha256(text).hexdigest()) != digest:
-            bad.append(FileDamage(name, record, t("its list of files differs from the locked one")))
-        bad += filter(None, (_check_file(name, record, *line, wanted) for line in _recorded_hashes(text)))
-    return tuple(bad)
 
 
 def normalise_distribution(name: str) -> str:

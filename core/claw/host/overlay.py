@@ -6,10 +6,6 @@ lightest parts of the standard library, because every command runs ``activate``.
 
 import os
 import sys
-from importlib.util import find_spec
-from pathlib import Path
-
-from claw.contracts.errors import ClawError
 
 LAYERS_FOLDER = "plugins.d"
 CURRENT_LINK, STAGED_LINK = "current", "staged"
@@ -92,33 +88,3 @@ def _lock_until_exit(fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         pass
-
-
-def pip_command(python: str = sys.executable) -> list[str]:
-    """Return the start of a pip command for ``python``, which may have no pip of its own.
-
-    In this order: its own pip, the pip of its base Python, the one bundled with Python, one that uv fetches.
-    """
-    import shutil  # commands that only list plugins import this module too
-
-    aimed = ["--python", python]
-    if find_spec("pip"):
-        return [sys.executable, "-P", "-m", "pip", *(aimed if python != sys.executable else [])]
-    base = f"{sys.base_prefix}/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
-    if _runs([base, "-P", "-m", "pip", "--version"]):
-        return [base, "-P", "-m", "pip", *aimed]
-    shipped = find_spec("ensurepip")
-    for wheel in sorted(Path(shipped.origin or "").parent.glob("_bundled/pip-*.whl")) if shipped else ():
-        return [sys.executable, f"{wheel}/pip", *aimed]
-    if uv := shutil.which("uv"):
-        return [uv, "tool", "run", "--quiet", "pip", *aimed]
-    raise ClawError("pip is not available", fix="on Debian or Ubuntu: apt install python3-pip")
-
-
-def _runs(command: list[str]) -> bool:
-    import subprocess
-
-    try:
-        return subprocess.run(command, check=False, capture_output=True).returncode == 0
-    except OSError:
-        return False

@@ -40,7 +40,8 @@ class HttpClients:
 
         :param apart: create a client with its own connections, which the caller closes.
         :param transport: makes the connections from the shared TLS context; None = one for each request, so that no
-            bytes behind a response can be taken for the response to the next request.
+            bytes behind a response can be taken for the response to the next request. Each function has clients of its
+            own: pass the same one for the same address.
         :raises UsageError: it is not the address of an HTTP service, or contains a password.
         """
         origin = self._origins.get(address) or self._origins.setdefault(address, origin_of(address))

@@ -8,6 +8,7 @@ from importlib.resources.abc import Traversable
 from claw import UsageError, nearest
 
 KINDS = ("tool", "channel", "provider", "section")
+_LIBRARIES = {"provider": ("claw-http-sdk", "claw-provider-sdk")}
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
@@ -49,6 +50,7 @@ def files(plugin: str, kind: str) -> dict[str, str]:
         "title": plugin.replace("-", " ").capitalize(),
         "Class": "".join(part.title() for part in plugin.split("-")),
         "VARIABLE": snake.upper(),
+        "dependencies": ", ".join(f'"{name}"' for name in ("claw-core", *_LIBRARIES.get(kind, ()))),
     }
     templates = resources("claw_author") / "templates"
     written = {}

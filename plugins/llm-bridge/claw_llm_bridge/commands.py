@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 from claw import HttpClients, PluginConfig, t
-from claw.runtime import changed_files, load_setup
+from claw.runtime import load_setup
+from claw_tool_sdk import changed_files
 
 from claw_llm_bridge.catalogue import BridgeSettings, LlmPlugin, PluginCatalogue
 from claw_llm_bridge.repair import commands, install_words

@@ -7,7 +7,7 @@ import shlex
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from claw.runtime import changed_files, pip_command
+from claw_tool_sdk import changed_files, pip_command
 
 
 def commands(name: str, *, absent: bool) -> list[str]:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import typer
 from claw import ClawError
-from claw.runtime import pip_command
+from claw_tool_sdk import pip_command
 
 from claw_local.engine import ENGINE, WEIGHTS
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-from claw.runtime import changed_files, pip_command
+from claw_tool_sdk import changed_files, pip_command
 
 _NO_MODULE = re.compile(r"No module named '(\w+)|No package metadata was found for (\w+)")
 _FILE = re.compile(r'File "([^"]+)"')

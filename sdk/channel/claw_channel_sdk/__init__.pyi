@@ -3,6 +3,9 @@
 from claw_channel_sdk.edit_stream import (
     EditStream as EditStream,
 )
+from claw_channel_sdk.optional_methods import (
+    OptionalChannelMethods as OptionalChannelMethods,
+)
 from claw_channel_sdk.routes import (
     WebAnswer as WebAnswer,
     WebRequest as WebRequest,

@@ -34,7 +34,7 @@ class VendorClients:
             try:
                 sdk = await asyncio.to_thread(import_module, self._module)
             except ImportError as missing:
-                from claw.runtime import pip_command
+                from claw_tool_sdk import pip_command
 
                 raise ProviderError(
                     "{package} is not installed", fix="run: {command}", reason="bad_request", package=self._package,

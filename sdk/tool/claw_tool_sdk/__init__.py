@@ -1,7 +1,14 @@
-"""For authors of claw tools: a strict parser of shell command lines."""
+"""For authors of claw tools: a strict parser of shell command lines, the pip command for packages of a tool.
 
-from claw_tool_sdk.command_line import (
-    CommandStep as CommandStep,
-    split_commands as split_commands,
-    split_single_command as split_single_command,
+Nothing is imported before it is asked for.
+"""
+
+from claw import lazy_names
+
+_NAMES = {
+    "command_line": "CommandStep split_commands split_single_command",
+    "packages": "changed_files pip_command",
+}
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__, {f"{__name__}.{module}": names for module, names in _NAMES.items()}
 )

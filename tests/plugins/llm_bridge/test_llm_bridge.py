@@ -13,12 +13,12 @@ from typing import Any
 import claw_llm_bridge
 import pytest
 from claw import Tool, ToolResult
-from claw.runtime import changed_files
 from claw.testing import FakeProvider, Harness, calls, check_and_run, plugin_config, says, tool_context
 from claw_llm_bridge import look
 from claw_llm_bridge.bridge import tools_of
 from claw_llm_bridge.catalogue import BridgeSettings, LlmPlugin, PluginCatalogue, look as look_at_all
 from claw_llm_bridge.repair import commands
+from claw_tool_sdk import changed_files
 from typer.testing import CliRunner
 
 THINGS = """

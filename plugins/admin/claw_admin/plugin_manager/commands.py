@@ -21,17 +21,16 @@ from claw.runtime import (
     PluginState,
     document,
     file_of,
-    find_damages,
     home_of,
     installed_plugins,
     normalise_distribution,
     owners_in,
-    pip_command,
     plugin_states,
     table,
     unknown_plugin_error,
     use_configured_locale,
 )
+from claw_tool_sdk import pip_command
 
 from claw_admin.doctor.probe import probe_plugin, record_health
 from claw_admin.plugin_manager import lock as lock_file
@@ -122,7 +121,7 @@ def lock(
 ) -> None:
     """Write pylock.toml: what is installed now, with hashes. From then on a changed plugin is set aside."""
     layers, found = LayerStore(_home()), installed_plugins()
-    changed = find_damages(found, layers.home)
+    changed = lock_file.find_damages(found, layers.home)
     if changed and not accept:
         raise ClawError(
             "{file} was changed after installation",
@@ -141,7 +140,7 @@ def lock(
 def verify(as_json: AsJson = False) -> None:
     """Read every file of every plugin and compare it with what was installed. Exit code 1: one is another."""
     found = installed_plugins()
-    damaged = find_damages(found, _home())
+    damaged = lock_file.find_damages(found, _home())
     if as_json:
         rows = [
             {"distribution": one.distribution, "file": str(one.file), "why": one.reason} for one in damaged

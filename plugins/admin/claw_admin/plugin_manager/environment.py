@@ -9,7 +9,8 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Literal
 
-from claw.runtime import normalise_distribution, pip_command
+from claw.runtime import normalise_distribution
+from claw_tool_sdk import pip_command
 
 CORE = "claw-core"
 Kind = Literal["venv", "pipx", "uv tool", "managed", "system"]

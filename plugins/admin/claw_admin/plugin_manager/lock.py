@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from claw import ClawError, __version__
+from claw import ClawError, __version__, t
 from claw.runtime import (
+    CURRENT_LINK,
+    LAYERS_FOLDER,
     LOCK_FILE,
     FileDamage,
     InstalledPlugin,
+    dist_info_folders,
     expected_hashes,
     find_record,
     normalise_distribution,
+    record_damages,
     replace_file,
     unusable_lock,
 )
@@ -36,6 +40,24 @@ def write_lock(
     text = lock_text(pins, records, {**_accepted(home), **fresh})
     replace_file(home / LOCK_FILE, text.encode(), mode=0o644)
     return home / LOCK_FILE
+
+
+def find_damages(found: Sequence[InstalledPlugin], home: Path) -> tuple[FileDamage, ...]:
+    """Find every damaged file of all plugins and of the current layer; every file is read."""
+    wanted = expected_hashes(home)
+    places = {
+        normalise_distribution(one.distribution): record for one in found if (record := find_record(one))
+    }
+    layer = home / LAYERS_FOLDER / CURRENT_LINK
+    for name, info in dist_info_folders(layer).items() if layer.exists() else ():
+        places.setdefault(name, info.resolve() / "RECORD")
+    bad: list[FileDamage] = []
+    for name, record in sorted(places.items()):
+        if record.exists():
+            bad += record_damages(name, record, wanted, {}, {})
+        else:
+            bad.append(FileDamage(name, record, t("it is missing")))
+    return tuple(bad)
 
 
 def _accepted(home: Path) -> Mapping[str, str]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from claw import ClawError, t
-from claw.runtime import SYSTEM_DISK, InstalledPlugin, pip_command
+from claw.runtime import SYSTEM_DISK, InstalledPlugin
+from claw_tool_sdk import pip_command
 
 from claw_admin.plugin_manager.environment import CORE
 from claw_admin.plugin_manager.pip import Pip, PluginRequirement

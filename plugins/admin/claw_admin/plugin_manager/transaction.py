@@ -27,12 +27,12 @@ from claw.runtime import (
     SYSTEM_DISK,
     Lock,
     dist_info_folders,
-    find_damages,
     make_folder,
     replace_file,
 )
 
 from claw_admin.plugin_manager.environment import current_environment, environment_pins as pins_of_environment
+from claw_admin.plugin_manager.lock import find_damages
 from claw_admin.plugin_manager.pip import Pip, PluginRequirement
 from claw_admin.plugin_manager.plan import InstallPlan, Pin, pin_from_data, plan_change
 

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from claw import ToolContext, ToolError
-from claw.runtime import pip_command
+from claw_tool_sdk import pip_command
 
 from claw_feishu.tenant import RATE_LIMITED, TIMEOUT_SECONDS, TOKEN_STALE, FeishuError, judge
 

@@ -1,0 +1,65 @@
+"""Optional methods of a channel."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from claw import Address, Attachment, ChannelState, Finding, Inbound, Outbound, Receipt, StreamingReply
+
+
+class OptionalChannelMethods(Protocol):
+    """Optional methods of a channel. Do not inherit: define the methods that the service supports."""
+
+    account: str
+    """The account that it serves, when there are several; ``default`` otherwise."""
+
+    @property
+    def state(self) -> ChannelState:
+        """The state of the channel."""
+        ...
+
+    def split(self, text: str) -> tuple[str, ...]:
+        """Split an answer into texts of one message each; pure. Default: ``split_text``."""
+        ...
+
+    def stream(self, outbound: Outbound) -> StreamingReply:
+        """Return a streaming reply; ``outbound`` holds the address, with an empty text. Sends nothing yet."""
+        ...
+
+    async def edit(self, address: Address, message_id: str, text: str) -> None:
+        """Replace the text of one of our messages."""
+        ...
+
+    async def delete(self, address: Address, message_id: str) -> None:
+        """Delete one of our messages."""
+        ...
+
+    async def react(self, address: Address, message_id: str, emoji: str, remove: bool = False) -> None:
+        """Add our reaction to a message, or remove it."""
+        ...
+
+    async def poll(self, address: Address, question: str, options: tuple[str, ...]) -> Receipt:
+        """Post a poll in the chat."""
+        ...
+
+    async def typing(self, address: Address, message_id: str = "") -> None:
+        """Show for a few seconds that an answer is coming; called again while a turn runs.
+
+        :param message_id: the message that is answered, for services that show the sign there.
+        """
+        ...
+
+    async def settled(self, address: Address, message_id: str = "") -> None:
+        """Remove what ``typing`` left after the turn, where the service does not do so by itself."""
+        ...
+
+    def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
+        """Yield the bytes of a file that came with a message; the reader stops at its limit."""
+        ...
+
+    async def diagnose(self) -> Sequence[Finding]:
+        """Ask the service what is wrong with this account: credentials, rights, its setup there.
+
+        ``claw doctor NAME`` calls it on a channel that does not listen, perhaps while a gateway does. It sends and
+        changes nothing; ``about`` may be left empty. An exception is reported as a finding too.
+        """
+        ...

@@ -1,0 +1,13 @@
+"""For type checkers: the public names of claw_tool_sdk, as ``__init__`` finds them."""
+
+from claw_tool_sdk.command_line import (
+    CommandStep as CommandStep,
+    split_commands as split_commands,
+    split_single_command as split_single_command,
+)
+from claw_tool_sdk.packages import (
+    changed_files as changed_files,
+    pip_command as pip_command,
+)
+
+__all__: list[str]
