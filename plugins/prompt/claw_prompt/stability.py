@@ -165,7 +165,7 @@ def parts_of(context: "TurnContext") -> list[PromptPart]:
 async def _two_turns(message: Inbound, agent: str) -> "tuple[tuple[TurnContext, TurnContext], list[str]]":
     """Resolve the contexts of two messages of one conversation, the second one a good day later.
 
-    :returns: both, and a line for each plugin that could not be loaded: its parts are missing in both.
+    :returns: both, and a line for each plugin that could not be loaded (one without its settings is no fault).
     """
     from claw.runtime import App, TurnOptions, load_setup
 
@@ -185,7 +185,9 @@ async def _two_turns(message: Inbound, agent: str) -> "tuple[tuple[TurnContext, 
             sent_at=SYSTEM_CLOCK.now() + later[0],
         )  # fmt: skip
         second = await app.resolve_turn(other, options)
-        return (first, second), [state.fault_line() for state in app.host.standings if state.stage]
+        return (first, second), [
+            state.fault_line() for state in app.host.standings if state.stage not in ("", "config")
+        ]
 
 
 def _print(broken: Sequence[PromptDifference], timed: Sequence[tuple[PromptPart, str]], size: int) -> None:
