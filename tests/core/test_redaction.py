@@ -208,3 +208,29 @@ def test_a_secret_learnt_later_is_masked_from_then_on() -> None:
     redactor.add_values(["sk-of-an-agent-1"])
 
     assert redactor.answer_mask.masked("It is sk-of-an-agent-1.") == "It is ***."
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "config.yaml:4: mcpServers.ev.headers.Authorization: the environment variable EVTOK is not set. Set EVTOK",
+        "config.yaml:4: mcpServers.ev.headers.Cookie: the environment variable EVTOK is not set. Set EVTOK",
+        "config.yaml:9: mcpServers.ev.env.API_TOKEN: the secret file /x cannot be read. Check the path",
+        "config.yaml:4: mcpServers.ev.headers.Authorization: 环境变量 EVTOK 没有设置",
+    ],
+)
+def test_an_error_about_a_key_of_a_plugin_stays_readable(error: str) -> None:
+    assert redact(error) == error
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a.headers.Authorization: Basic dXNlcjpwYXNzd29yZA==", "a.headers.Authorization: Basic ***"),
+        ("x.y.headers.Authorization: Bearer abc def", "x.y.headers.Authorization: Bearer *** def"),
+        ("x.y.headers.Cookie: id=abc; theme=dark", "x.y.headers.Cookie: ***"),
+        ("x.y.env.API_TOKEN: hunter2 and more", "x.y.env.API_TOKEN: *** and more"),
+    ],
+)
+def test_a_value_of_a_dotted_key_is_masked(text: str, shown: str) -> None:
+    assert redact(text) == shown

@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from claw.config.loader import Config, validate_section
 from claw.config.paths import Path as KeyPath, value_at
+from claw.config.values import secret_values
 from claw.contracts.errors import ConfigError
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 
@@ -213,6 +214,9 @@ class PluginConfig:
 
     def _read(self, path: KeyPath, section: Any, model: type[M]) -> M:
         config = self._config
-        return validate_section(
+        read = validate_section(
             model, section, config.error_factory, home=config.home, environ=config.environ, base=path
         )
+        if secrets := tuple(secret_values(read)):
+            self.learn_secrets(secrets)
+        return read

@@ -1,7 +1,8 @@
 """Value types of the config: secrets, durations, sizes, lists of names; and the base class of all sections."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -168,6 +169,24 @@ class Secret:
             forms = "text, ${NAME}, {env: NAME} or {file: path}"
             raise validation_error("must be {forms}", "Put a string in quotes", forms=forms)
         return cls(value, environ=context.get("environ"), home=context.get("home", Path()))
+
+
+def secret_values(value: Any) -> Iterator[str]:
+    """Yield the texts of all secrets in validated settings. A literal that may be an ordinary word is left out."""
+    if isinstance(value, Secret):
+        with suppress(ConfigError):  # it is an error where it is used
+            text = value.reveal()
+            if type(value._source) is not str or not _is_word(text):
+                yield text
+    elif isinstance(value, BaseModel):
+        yield from secret_values([getattr(value, name) for name in type(value).model_fields])
+    elif isinstance(value, Mapping | list | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from secret_values(part)
+
+
+def _is_word(text: str) -> bool:
+    return len(text) < 8 or (len(text) < 12 and text.isalpha())
 
 
 def _duration(value: Any) -> Any:

@@ -52,8 +52,9 @@ _IN_URL = (
 _IN_QUERY = r"""(?i)([?&#](?:[\w-]{0,40}signature|sig|key|code|auth)=)[^\s&#"'<>\x1b]{6,}"""
 _SCHEME = r"(?:Bearer|Basic|Bot|Token|Negotiate|ApiKey)"
 _HEADER = (
-    rf"""(?i)((?:authorization|cookie2?)(?:{_QUOTE})?{_COLOUR}[ \t]{{0,8}}[:=,]{_COLOUR}[ \t]{{0,8}}b?(?:{_QUOTE})?)"""
-    rf"""(?!["'{{\[\s])(?:({_SCHEME}[ \t]{{1,8}})[^\s"'\\,\x1b]+|(?:[^\\"'\r\n\x1b]|\\(?!["'rn]))+)"""
+    rf"""(?i)((?P<name>authorization|cookie2?)(?:{_QUOTE})?{_COLOUR}[ \t]{{0,8}}[:=,]{_COLOUR}[ \t]{{0,8}}"""
+    rf"""(?:b?{_QUOTE})?)"""
+    rf"""(?!["'{{\[\s])(?:(?P<scheme>{_SCHEME}[ \t]{{1,8}})[^\s"'\\,\x1b]+|(?:[^\\"'\r\n\x1b]|\\(?!["'rn]))+)"""
 )
 _BEARER = r"(?i)\b((?:bearer|basic)[ \t]{1,8})(?=[A-Za-z+/._~=-]{0,60}\d)[A-Za-z0-9+/._~=-]{16,}"
 _BLOCK = (  # of YAML: all lines with at least the indentation of the first
@@ -80,6 +81,10 @@ _SECRET_NAME = re.compile(rf"(?:{_NAMES}|authorization|cookie2?|(?:\A|[_-])signa
 _OUR_KEY = re.compile(
     r"(?<![\w.])(?:agents|channels|gateway|hooks|plugins|providers|tools)\.[\w.\[\]-]{0,60}\Z"
 )
+_DOTTED_KEY = re.compile(
+    r"(?<![\w./-])[A-Za-z]\w{0,40}(?:\.[\w\[\]-]{1,40}){1,6}\.?[\w-]{0,40}\Z"
+)  # of a plugin
+_LONG_SENTENCE = re.compile(r"[:：] ?(?:(?:[A-Za-z]{1,15} ){3}|[\u4e00-\u9fff]{4})")
 _SENTENCE = re.compile(r"[:：] ?(?:[A-Za-z][a-z]{0,15} [a-z\u4e00-\u9fff]|[\u4e00-\u9fff]{2})")
 
 
@@ -87,7 +92,15 @@ def _is_message_about_key(text: str, start: int, end: int) -> bool:
     """Return true for ``providers.x.apiKey: the variable ...``: a config key with a sentence about it, as in our errors.
     The value of such a key is known from the config, so it is masked wherever it occurs.
     """
-    return bool(_SENTENCE.match(text, end) and _OUR_KEY.search(text[max(0, start - 80) : start]))
+    before = text[max(0, start - 80) : start]
+    ours = _SENTENCE.match(text, end) and _OUR_KEY.search(before)
+    return bool(ours or (_LONG_SENTENCE.match(text, end) and _DOTTED_KEY.search(before)))
+
+
+def _mask_header(found: re.Match[str]) -> str:
+    if _is_message_about_key(found.string, *found.span("name")):
+        return found[0]
+    return f"{found[1]}{found['scheme'] or ''}{MASK}"
 
 
 def mask_patterns(text: str) -> str:
@@ -99,7 +112,7 @@ def mask_patterns(text: str) -> str:
         text = re.sub(_IN_URL, _mask_url, text)
     lower = text.lower()
     if "authorization" in lower or "cookie" in lower:
-        text = re.sub(_HEADER, lambda found: f"{found[1]}{found[2] or ''}{MASK}", text)
+        text = re.sub(_HEADER, _mask_header, text)
     if "bearer" in lower or "basic" in lower:
         text = re.sub(_BEARER, rf"\1{MASK}", text)
     if "=" in text:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from claw.security.redaction import Redactor
 from claw.testing import plugin_config
 from claw_mcp.offers import RESOURCES, all_offers, full_name, known_names, result_of
 from claw_mcp.record import Offer, ServerRecord, ServerRecords, accepted, met, missed, pause_seconds
@@ -160,3 +161,26 @@ def test_the_shared_spelling_of_other_clients_is_read() -> None:
 def test_names_that_would_blur_server_and_tool_are_refused() -> None:
     with pytest.raises(Exception, match="no name for a server"):
         plugin_config({"mcpServers": {"a__b": {"command": "x"}}}, "mcp").plugin(McpSettings)
+
+
+def test_every_secret_of_a_server_is_masked_whatever_its_name(tmp_path: Path) -> None:
+    environ = {"GH_PAT": "gh-value-of-no-known-shape", "PG_URL": "postgres://ann@db/of-the-house"}
+    env = {
+        "GH_PAT": "${GH_PAT}",
+        "DATABASE_URL": {"env": "PG_URL"},
+        "NOTION": "n0t10n-plain-text",
+        "LOG_LEVEL": "debug",
+    }
+    servers = {
+        "things": {"command": "things", "env": env},
+        "far": {"url": "https://far.example/mcp", "headers": {"X-Who": "ann-of-the-house"}},
+        "later": {"command": "later", "env": {"ABSENT": "${ABSENT}"}},
+    }
+    config = plugin_config({"mcpServers": servers}, "mcp", environ=environ)
+    redact = Redactor()
+    config.learn_secrets = redact.add_values
+
+    config.plugin(McpSettings)
+
+    said = f"debug: {' '.join(environ.values())} n0t10n-plain-text ann-of-the-house"
+    assert redact(said) == "debug: *** *** *** ***"
