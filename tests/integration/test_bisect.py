@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from claw_admin.doctor.bisect import find_culprit
-from strangers import Machine, brings, installed
+from third_party import Machine, brings, installed
 
 PLUGINS = [f"p{number:02}" for number in range(64)]
 

@@ -27,7 +27,7 @@ from claw_admin.plugin_manager.transaction import STEPS, LayerStore, plan_instal
 from claw_tool_sdk import pip_command
 from core.source import ROOT, with_core
 from integration.test_packaging import Venv, wheel_of
-from strangers import brings
+from third_party import brings
 
 pytestmark = pytest.mark.xdist_group("lifecycle")  # one worker builds the wheels
 PLUGIN = """
