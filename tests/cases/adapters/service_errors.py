@@ -12,6 +12,7 @@ FUNCTIONS = (
     "claw_google.refusal:refused",
     "claw_mistral.refusal:refused",
 )
+UNUSED = {"source": "the page on which the error stands"}
 
 
 def class_of(case: dict[str, Any]) -> str:
