@@ -105,7 +105,7 @@ def test_a_changed_byte_is_named_at_the_call_and_mended_by_what_is_printed(opted
     failed = opted_in.claw("tools", "call", "quickjs__quickjs", "--args", '{"javascript": "x"}')
     assert failed.returncode == 1
     assert "the llm plugin llm-tools-quickjs cannot be used: SyntaxError" in failed.stderr
-    obey(opted_in, [failed.stderr.strip().rpartition("The operator mends it with: ")[2]])
+    obey(opted_in, [failed.stderr.strip().rpartition("The operator fixes it with: ")[2]])
     script = "function execute() { return 42; }"
     assert call(opted_in, "quickjs__quickjs", javascript=script) == "42"
     assert "quickjs" not in opted_in.claw("llm-bridge", "check").stdout
