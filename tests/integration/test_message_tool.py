@@ -10,6 +10,7 @@ from claw.testing import FakeChannel, FakeProvider, Harness, calls, says
 
 @asynccontextmanager
 async def served(model, *channels, home, targets=(), **more):
+    import claw_http
     import claw_tools_std
 
     config = {
@@ -17,7 +18,7 @@ async def served(model, *channels, home, targets=(), **more):
         "tools": {"message": {"targets": list(targets)}},
         **more,
     }
-    plugins = {"tools-std": claw_tools_std}
+    plugins = {"tools-std": claw_tools_std, "http": claw_http}
     async with (
         Harness(model, home=home, config=config, plugins=plugins, channels=channels) as harness,
         harness.serving(),
