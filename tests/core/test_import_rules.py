@@ -308,7 +308,7 @@ BUDGETS = {
     "claw.cli": 1226,
     "claw.config": 2318,
     "claw.contracts": 1629,
-    "claw.host": 2529,
+    "claw.host": 2535,
     "claw.policy": 1067,
     "claw.security": 1645,
     "claw.storage": 1370,

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw.agent import routing, turn_context
+from claw.agent import turn_context
+from claw.cli import tools
 from claw.config import Config, load_config
 from claw.contracts.messages import Sender
 from claw.policy.catalog import CORE_TOOLS, PROFILES, TOOL_GROUPS, matches_pattern, normalise_tool_name
@@ -163,7 +164,7 @@ def test_a_long_pattern_against_a_long_name_takes_no_time() -> None:
 
 
 def test_a_turn_and_the_commands_ask_the_same_function() -> None:
-    assert turn_context.resolve_tools is routing.resolve_tools is resolve_tools
+    assert turn_context.resolve_tools is tools.resolve_tools is resolve_tools
 
 
 # -- the worked example of the seeds (003, 5.3) -------------------------------------------------------------

@@ -60,7 +60,7 @@ async def type_in(harness: Harness, line: str, **who: Any) -> str | None:
 
 ALL = [
     *("help", "new", "reset", "stop", "status", "context", "tools", "model", "think", "reasoning", "queue"),
-    *("compact", "approve"),
+    *("start", "compact", "approve"),
 ]
 
 

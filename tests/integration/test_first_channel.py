@@ -46,7 +46,7 @@ def test_the_doctor_says_that_the_api_has_no_token_yet_and_is_content_once_it_ha
             "x",
             "channels.telegran: no installed plugin provides the channel telegran",
         ),
-        ("channels.smoke.signal", "x", "claw plugins install claw-smoke"),
+        ("channels.smoke.signal", "x", "install the package that provides smoke"),
         ("channels.discord.mediaMaxMb", "0", "(minimum: 1)"),
         ("channels.feishu.mode", "polling", "Write one of: websocket, webhook"),
     ],

@@ -217,7 +217,7 @@ async def quiet(here, channel):
         while looks < 3 and not here.running.done():
             await asyncio.sleep(0.005)
             told = here.serving.report()
-            looks = 0 if told.running or told.waiting or told.owed or channel._waiting else looks + 1
+            looks = 0 if told.running or told.waiting or told.pending or channel._waiting else looks + 1
 
 
 async def life(home, channel, mode, between, faults):

@@ -301,7 +301,7 @@ def test_an_endpoint_whose_place_nobody_knows_is_not_ready_with_a_key_alone(
     found = told("models", "status")
 
     assert (found["ready"], found["code"], found["models"][0]["ready"]) == (False, 1, False)
-    assert "providers.azure.baseUrl: nobody knows where Azure OpenAI is" in found["models"][0]["fault"]
+    assert "providers.azure.baseUrl: the address of Azure OpenAI is unknown" in found["models"][0]["fault"]
     assert "Set AZURE_OPENAI_ENDPOINT" in claw("models", "status").stdout.replace("\n", " ")
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://mine.openai.azure.com")
     assert told("models", "status")["ready"] is True

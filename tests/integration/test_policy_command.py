@@ -51,9 +51,10 @@ def neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def installed(site: Path, plugin: str, package: str) -> None:
-    metadata = site / f"claw_{plugin.replace('-', '_')}-9.0.dist-info"
+    name = {"memory": "claw-memory-search"}.get(plugin, f"claw-{plugin}")
+    metadata = site / f"{name.replace('-', '_')}-9.0.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: claw-{plugin}\nVersion: 9.0\n")
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.0\n")
     (metadata / "entry_points.txt").write_text(f"[claw.plugins]\n{plugin} = {package}\n")
 
 

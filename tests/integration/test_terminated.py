@@ -30,6 +30,7 @@ async def chatting(tmp_path: Path, *arguments: str, replies: list[ServiceReply])
         yield await asyncio.create_subprocess_exec(
             sys.executable, "-m", "claw", "chat", *arguments, cwd=tmp_path, env=environ,
             stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # nohup ignores it
         )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ async def test_no_command_counts_of_who_may_not_talk(tmp_path, why):
         said = [channel.says(line, **{"sender": "u1", **how}) for line in LINES]
         if channel.name in harness.app.registry.channels:
             await taken_in(harness, channel, *said)
-            await until(lambda: not harness.serving.report().owed)
+            await until(lambda: not harness.serving.report().pending)
         await asyncio.sleep(0.05)
         keys = [row[0] for row in harness.app._database.read("SELECT session_key FROM overrides")]
 

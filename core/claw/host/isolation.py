@@ -209,6 +209,10 @@ async def within(
     finally:
         if not task.done():
             task.cancel()
+            if asyncio.iscoroutine(
+                step
+            ):  # one that was cancelled before it began would warn that nobody awaited it
+                task.add_done_callback(lambda _: step.close())
             task.add_done_callback(_forget_abandoned)
             _abandoned.add(task)
     await _wait(task, grace_seconds)

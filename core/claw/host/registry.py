@@ -282,7 +282,7 @@ def hook_problems(module: ModuleType, specified: Iterable[str] = ()) -> list[str
     for name, function in vars(module).items():
         marks = getattr(function, _IMPLEMENTS, None) if inspect.isfunction(function) else None
         hook = marks["specname"] or name if marks else name
-        near = nearest(hook, known, 0.75) if marks and hook not in known else None
+        near = _near_hook(hook, known) if marks and hook not in known else None
         if near:
             problems.append(t("claw has no hook {name}; did you mean {near}?", name=hook, near=near))
         elif marks is None and name in known and callable(function):
@@ -293,6 +293,13 @@ def hook_problems(module: ModuleType, specified: Iterable[str] = ()) -> list[str
         return problems
     why = "; ".join(problems) or t("its package {package} implements no hook", package=module.__name__)
     raise ClawError("{why}", fix="correct it if it is yours, or update or uninstall it", why=why)
+
+
+def _near_hook(name: str, known: Iterable[str]) -> str | None:
+    """Return the hook that a misspelt name means. Most hooks begin alike, so the rest of the name decides."""
+    prefix = "register_"
+    near = nearest(name.removeprefix(prefix), [hook.removeprefix(prefix) for hook in known], 0.6)
+    return nearest(name, known, 0.9) or (prefix + near if near and name.startswith(prefix) else None)
 
 
 def specified_by(module: Any, taken: Mapping[str, str]) -> list[str]:
