@@ -1,4 +1,4 @@
-"""What is wrong with the hooks of a plugin's module."""
+"""Unmarked, misspelt and missing hooks in the module of a plugin are named."""
 
 from types import ModuleType
 

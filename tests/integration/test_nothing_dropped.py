@@ -1,4 +1,4 @@
-"""What a model could not finish, would not say or was not allowed to do is said: to the model, or to the person."""
+"""Cut answers, refusals and refused calls of a model are reported: to the model, or to the person."""
 
 import asyncio
 import json

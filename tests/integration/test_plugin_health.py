@@ -50,7 +50,7 @@ RADIO = {"channels": {"radio": {}}, "locale": "en"}
 
 @dataclass
 class Seen:
-    """What the surfaces say."""
+    """Output of each command that shows the state of a plugin."""
 
     machine: Machine
     rows: dict[str, dict[str, Any]]

@@ -225,11 +225,11 @@ class Host:
         self._brought[plugin] = brought
         self._specified |= specified
         for name in self._undeclared(plugin):
-            told = t(
+            problem = t(
                 "plugin {id} provides the tool {tool}, which its manifest does not list", id=plugin, tool=name
             )
-            mend = t("its author must rebuild the manifest")
-            self._note(t("{problem}. {fix}", problem=told, fix=mend))
+            fix = t("its author must rebuild the manifest")
+            self._note(t("{problem}. {fix}", problem=problem, fix=fix))
         return True
 
     def _asked(self, plugin: str, hook: str, view: PluginConfig) -> list[Any] | None:
@@ -286,8 +286,8 @@ class Host:
         )
         failure = failure_of(plugin, stage, why)
         required = plugin in self._standings and self._standings[plugin].required
-        mend = failure.fix or failure_fix(found, failure)
-        state = PluginState(found, QUARANTINED, failure.cause, stage, mend, required=required)
+        fix = failure.fix or failure_fix(found, failure)
+        state = PluginState(found, QUARANTINED, failure.cause, stage, fix, required=required)
         self._standings[plugin] = state
         if stage == "config":  # its code loads; what is wrong is in the file
             self._health.clear(plugin)

@@ -95,14 +95,14 @@ def decide_states(
     ]
     plugin_states = [replace(one, required=True) if one.id in required else one for one in plugin_states]
     usable = {state.id for state in plugin_states if state.state in (LOADED, IDLE)}
-    mends = {state.id: state.fix for state in plugin_states}
-    plugin_states = [_with_needs(state, usable, mends) for state in plugin_states]
+    fixes = {state.id: state.fix for state in plugin_states}
+    plugin_states = [_with_needs(state, usable, fixes) for state in plugin_states]
     for plugin in wanted.entries:
         if plugin in required - ids:
             absent = InstalledPlugin(plugin, "", "", "")
             why = t("it is not installed")
-            mend = t("{install}, or remove plugins.entries.{id}", install=install_hint(plugin), id=plugin)
-            plugin_states.append(PluginState(absent, QUARANTINED, why, "find", mend, required=True))
+            fix = t("{install}, or remove plugins.entries.{id}", install=install_hint(plugin), id=plugin)
+            plugin_states.append(PluginState(absent, QUARANTINED, why, "find", fix, required=True))
     return tuple(plugin_states)
 
 
@@ -111,20 +111,20 @@ def _state_of(
 ) -> PluginState:
     if wanted.entries.get(found.id, {}).get("enabled") is False:
         why = t("plugins.entries.{id}.enabled is false", id=found.id)
-        mend = t("claw config set plugins.entries.{id}.enabled true", id=found.id)
-        return PluginState(found, DISABLED, why, fix=mend)
+        fix = t("claw config set plugins.entries.{id}.enabled true", id=found.id)
+        return PluginState(found, DISABLED, why, fix=fix)
     if found.id in wanted.deny:
         return PluginState(found, BLOCKED, t("plugins.deny names it"), fix=t("remove it from plugins.deny"))
     if wanted.allow is not None and found.id not in wanted.allow and not found.is_standard:
-        mend = t("claw config set 'plugins.allow[]' {id}", id=found.id)
-        return PluginState(found, BLOCKED, t("plugins.allow does not name it"), fix=mend)
+        fix = t("claw config set 'plugins.allow[]' {id}", id=found.id)
+        return PluginState(found, BLOCKED, t("plugins.allow does not name it"), fix=fix)
     if fault := found.fault:
         return PluginState(found, QUARANTINED, fault.problem, fault.stage, fault.fix)
     if found.manifest and not api_matches(found.manifest.api):
         api, version = found.manifest.api, API_VERSION[0]
         why = t("it needs plugin API {range}; this claw has {version}", range=api, version=version)
-        mend = t("claw plugins update {id}, if it has a release for this claw", id=found.id)
-        return PluginState(found, INCOMPATIBLE, why, "find", mend)
+        fix = t("claw plugins update {id}, if it has a release for this claw", id=found.id)
+        return PluginState(found, INCOMPATIBLE, why, "find", fix)
     return _usage_state(found, wanted, used, all_found)
 
 
@@ -253,10 +253,10 @@ def _enable_fix(manifest: Manifest) -> str:
     return ""
 
 
-def _with_needs(state: PluginState, usable: Set[str], mends: Mapping[str, str]) -> PluginState:
+def _with_needs(state: PluginState, usable: Set[str], fixes: Mapping[str, str]) -> PluginState:
     """Quarantine a plugin if one it requires is absent or unusable; the fix for that one is the fix.
 
-    :param mends: plugin id → the fix, for every installed plugin.
+    :param fixes: plugin id → the fix, for every installed plugin.
     """
     manifest = state.found.manifest
     if state.state not in (LOADED, IDLE) or manifest is None:
@@ -264,9 +264,9 @@ def _with_needs(state: PluginState, usable: Set[str], mends: Mapping[str, str]) 
     missing = [need for need in manifest.requires if need not in usable]
     if not missing:
         return state
-    mend = mends.get(missing[0], install_hint(missing[0]))
+    fix = fixes.get(missing[0], install_hint(missing[0]))
     why = t("it needs plugin {id}", id=missing[0])
-    return replace(state, state=QUARANTINED, why=why, stage="find", fix=mend, eager=False)
+    return replace(state, state=QUARANTINED, why=why, stage="find", fix=fix, eager=False)
 
 
 def choose_default_model(
@@ -310,8 +310,8 @@ def require_plugins(plugin_states: Sequence[PluginState]) -> None:
     """
     for one in plugin_states:
         if one.required and one.to_load.state not in (LOADED, IDLE):
-            stage, problem, mend = one.fault_parts()
-            raise PluginError(one.id, stage, "is required, and {why}", "{advice}", why=problem, advice=mend)
+            stage, problem, fix = one.fault_parts()
+            raise PluginError(one.id, stage, "is required, and {why}", "{advice}", why=problem, advice=fix)
 
 
 def config_key_errors(config: "Config", plugin_states: Sequence[PluginState]) -> list[ConfigError]:

@@ -30,7 +30,7 @@ def class_of(case: dict[str, Any]) -> str:
 
 
 def is_right(case: dict[str, Any], name: str) -> bool:
-    """Whether ``name`` is the class of a row, or one that its words and status mean as well."""
+    """Return true for the class of a row, and for another class that fits its text and status as well."""
     return name in (case["class"], *case.get("also_ok", ()))
 
 

@@ -480,4 +480,4 @@ DEEDS: dict[str, Make] = {
     r"storage: writes outside its own data directory through the host's storage interface \((.+)\)": writes_outside,
     "storage: fills the disk": fills_the_disk,
 }
-"""What a plugin does whose row has no code: a pattern of ``at: does`` → its maker, given the groups of the pattern."""
+"""Makers of plugins for rows without code: a pattern of ``at: does`` → a function of the groups of the pattern."""

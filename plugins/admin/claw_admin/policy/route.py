@@ -106,7 +106,8 @@ def explanation_lines(
     verdict: Admission, going: Route, config: Config, edits: tuple[ConfigEdit, ...], channel: str
 ) -> Iterator[str]:
     """Yield the explanation as lines of text."""
-    yield f"{channel}: {t(verdict.kind)}"
+    kind = "unknown sender" if verdict.kind == "stranger" else verdict.kind  # the kind in JSON documents stays
+    yield f"{channel}: {t(kind)}"
     yield f"  {t('why')}: {verdict.why}"
     if verdict.key:
         yield f"  {t('rule')}: {verdict.key}  {_place(config, verdict.key)}"
