@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from claw.security.http_client import HttpClients, unpooled
 from claw.security.http_transport import GuardedTransport
 from claw_http_sdk.pooled_transport import PooledTransport
 from core.secured import ANSWER, Authority, service
+from http_server import Serve, listening, port_of
 from models import answer, provider
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Transport = Callable[[ssl.SSLContext], httpx2.AsyncBaseTransport]
 
 
@@ -44,23 +44,12 @@ def guarded(transport: httpx2.AsyncBaseTransport, seconds: float = 5.0) -> httpx
 async def serving(serve: Serve, transport: Transport) -> AsyncIterator[tuple[httpx2.AsyncClient, int]]:
     """A client for what ``serve`` says to each connection, and its port."""
     network = HttpClients()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async with listening(serve) as server:
         try:
-            await serve(reader, writer)
-        except (OSError, asyncio.IncompleteReadError):
-            pass
+            port = port_of(server)
+            yield network.client(f"http://127.0.0.1:{port}", transport=transport), port
         finally:
-            writer.close()
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    try:
-        port = server.sockets[0].getsockname()[1]
-        yield network.client(f"http://127.0.0.1:{port}", transport=transport), port
-    finally:
-        await network.aclose()
-        server.close()
-        await server.wait_closed()
+            await network.aclose()
 
 
 # --- refusals

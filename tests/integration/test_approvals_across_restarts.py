@@ -11,9 +11,9 @@ import claw_tools_std
 import pytest
 from claw.host.isolation import Timeouts
 from claw.testing import FakeChannel, FakeProvider, Harness, calls, says
-from claw_gateway.supervisor import ChannelServer
 from claw_telegram.fake import FakeTelegram
 from claw_testing.services import OpenAIService, ServiceReply
+from integration.served import serve
 
 OWNED = {"owners": ["fake:boss"], "channels": {"fake": {"allowFrom": ["boss"]}}}
 COMMAND = "mkdir made-once"
@@ -26,14 +26,8 @@ async def served(model: FakeProvider, channel: FakeChannel, home: Path):
         model, channels=[channel], home=home, config=OWNED, plugins={"tools-std": claw_tools_std}
     )
     harness.app.timeouts = Timeouts(stop_seconds=0.2, pause_seconds=0.05)
-    stop, serving = asyncio.Event(), ChannelServer(harness.app)
-    running = asyncio.ensure_future(serving.run(stop))
-    try:
+    async with serve(harness):
         yield harness
-    finally:
-        stop.set()
-        await asyncio.wait_for(running, 20)
-        await harness.close()
 
 
 async def asked_and_stopped(channel: FakeChannel, home: Path) -> str:

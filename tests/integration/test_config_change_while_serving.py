@@ -11,7 +11,7 @@ from claw.contracts.messages import Address
 from claw.host.hookspecs import hookimpl
 from claw.host.isolation import Timeouts
 from claw.testing import FakeChannel, FakeProvider, Harness, says, standard_plugins
-from claw_gateway.supervisor import ChannelServer
+from integration.served import serve
 from integration.test_serving import Broken, Channels, served, until
 
 OPEN = {"channels": {"fake": {"allowFrom": ["u1"]}}}
@@ -58,10 +58,8 @@ async def test_a_turn_that_runs_keeps_what_it_uses_to_its_end_and_that_is_closed
     channel, plugin = FakeChannel(), Anew()
     slow = {"agents": {"defaults": {"model": "slow/m1"}}}
     plugins = {"channels": Channels(channel), "slow": plugin}
-    async with Harness(FakeProvider(), home=tmp_path, config={**OPEN, **slow}, plugins=plugins) as harness:
-        stop = asyncio.Event()
-        harness.serving = ChannelServer(harness.app)
-        running = asyncio.ensure_future(harness.serving.run(stop))
+    harness = Harness(FakeProvider(), home=tmp_path, config={**OPEN, **slow}, plugins=plugins)
+    async with serve(harness) as harness.serving:
         channel.says("work", "u1")
         async with asyncio.timeout(20):
             await plugin.made[0].begun.wait()
@@ -75,8 +73,6 @@ async def test_a_turn_that_runs_keeps_what_it_uses_to_its_end_and_that_is_closed
             while not old.closed:
                 await asyncio.sleep(0.01)
         assert not new.closed
-        stop.set()
-        await running
 
 
 @pytest.mark.parametrize("why", [ConfigError("channels.fake.token", "nobody knows it", "Take another one")])
@@ -84,20 +80,15 @@ async def test_one_account_that_cannot_be_served_takes_nothing_from_the_other(tm
     broken, other = Broken(why), FakeChannel(account="work")
     config = {"channels": {"fake": {"allowFrom": ["u1"], "accounts": {"work": {}}}}}
     model = FakeProvider(says("here"))
-    async with Harness(
-        model, home=tmp_path, config=config, plugins={"both": Channels(broken, other)}
-    ) as harness:
-        harness.app.timeouts = Timeouts(pause_seconds=0.01)
-        stop, serving = asyncio.Event(), ChannelServer(harness.app)
-        running = asyncio.ensure_future(serving.run(stop))
+    harness = Harness(model, home=tmp_path, config=config, plugins={"both": Channels(broken, other)})
+    harness.app.timeouts = Timeouts(pause_seconds=0.01)
+    async with serve(harness) as serving:
         async with asyncio.timeout(20):
             while serving.report().channels[0].state.state != "failed":
                 await asyncio.sleep(0.01)
         other.says("hi", "u1")
         assert await other.until_shown() == ["here"]
         assert [one.state for one in harness.app.host.standings if one.id == "both"] == [LOADED]
-        stop.set()
-        await running
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["at first", "after a reload"])

@@ -1,7 +1,6 @@
 """What a death in the middle of a turn leaves is put together again: found by the kill rig, each held here by itself."""
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import pytest
 from claw.contracts.messages import Address, Inbound, Outbound, Sender
@@ -11,19 +10,7 @@ from claw.storage.database import Database
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, says
 from claw_channel_sdk.edit_stream import EditStream
 from claw_gateway.journal import Journal
-from claw_gateway.supervisor import ChannelServer
-
-
-@asynccontextmanager
-async def served(harness):
-    stop, serving = asyncio.Event(), ChannelServer(harness.app)
-    running = asyncio.ensure_future(serving.run(stop))
-    try:
-        yield serving
-    finally:
-        stop.set()
-        await asyncio.wait_for(running, 20)
-        await harness.close()
+from integration.served import serve
 
 
 def wrote(number: int, text: str) -> Inbound:
@@ -59,7 +46,7 @@ async def leave_first_words(channel: Editing) -> tuple[str, ...]:
 
 async def all_paid(harness: Harness, channel: FakeChannel) -> list[str]:
     """What people see once a start has sent all that is owed."""
-    async with served(harness), asyncio.timeout(20):
+    async with serve(harness), asyncio.timeout(20):
         while harness.app.runtime.turn_log.pending_replies():
             await asyncio.sleep(0.02)
         return channel.shown
@@ -102,7 +89,7 @@ async def test_a_turn_that_is_taken_up_behind_its_first_model_call_has_had_its_t
             await harness.close()
         model, channel = FakeProvider(says("done")), FakeChannel()
         config = {"agents": {"defaults": {"toolChoice": "required"}}}
-        async with served(
+        async with serve(
             Harness(model, tools=[FakeTool("look")], channels=[channel], home=home, config=config)
         ):
             await channel.until_shown()
@@ -115,7 +102,7 @@ async def test_what_had_joined_a_turn_and_was_not_written_down_is_told_to_the_mo
 
     channel, model = FakeChannel(), FakeProvider(says("both"))
     harness = Harness(model, channels=[channel], home=tmp_path)
-    async with served(harness):
+    async with serve(harness):
         assert await channel.until_shown() == ["both"]
 
     assert "the first" in asked(model) and "and the second" in asked(model)
@@ -132,7 +119,7 @@ async def test_a_turn_that_was_begun_is_not_dropped_by_the_messages_that_wait_be
     model = FakeProvider(says("to the first"), *[says(f"answer {number}") for number in range(8)])
     config = {"messages": {"queue": {"mode": "collect", "cap": 2, "debounce": 0}}}
     harness = Harness(model, channels=[channel], home=tmp_path, config=config)
-    async with served(harness):
+    async with serve(harness):
         await channel.until_shown(2)
         journal = harness.app.runtime.turn_log
         assert journal.unfinished() == () and journal.waiting_events() == ()
@@ -154,7 +141,7 @@ async def test_a_whole_answer_is_sent_when_somebody_writes_while_it_is_being_fin
 
     channel, model = FakeChannel(), Talking()
     harness = Harness(model, channels=[channel], home=tmp_path)
-    async with served(harness):
+    async with serve(harness):
         channel.says("tell me")
         assert await channel.until_shown(2) == ["the whole answer", "the other thing"]
 
@@ -165,7 +152,7 @@ async def test_a_first_post_that_was_not_noted_is_found_again_and_becomes_the_an
     await leave_first_words(channel)
     harness = Harness(model, channels=[channel], home=tmp_path)
     harness.app.runtime.turn_log.record_streamed("turn-1", ())
-    async with served(harness):
+    async with serve(harness):
         async with asyncio.timeout(20):
             while channel.shown != ["the whole answer"]:
                 await asyncio.sleep(0.02)
@@ -205,7 +192,7 @@ async def test_a_second_message_that_was_not_noted_is_found_again_by_the_turn_th
     ids = await leave_two_messages(channel)
     harness = Harness(FakeProvider(says("the whole|and more")), channels=[channel], home=tmp_path)
     harness.app.runtime.turn_log.record_streamed("turn-1", ids[:1], expected=2)
-    async with served(harness):
+    async with serve(harness):
         async with asyncio.timeout(20):
             while channel.shown != ["the whole", "and more"]:
                 await asyncio.sleep(0.02)
@@ -244,7 +231,7 @@ async def test_before_a_second_message_stands_it_is_noted_that_one_may(tmp_path)
     channel = Silent()
     harness = Harness(Slow(), channels=[channel], home=tmp_path)
     journal = harness.app.runtime.turn_log
-    async with served(harness):
+    async with serve(harness):
         channel.says("tell me")
         async with asyncio.timeout(20):
             await channel.until_shown(1)
@@ -273,7 +260,7 @@ async def test_half_an_answer_becomes_the_notice_when_a_turn_is_given_up(tmp_pat
     for _ in range(2):
         journal.began("turn-1", "agent:default:fake:direct:user-1", [1])
     journal.record_streamed("turn-1", ())
-    async with served(harness):
+    async with serve(harness):
         async with asyncio.timeout(20):
             while not (channel.shown and "claw stopped 3 times" in channel.shown[-1]):
                 await asyncio.sleep(0.02)
@@ -290,7 +277,7 @@ async def test_a_turn_is_begun_three_times_at_most_and_then_its_sender_hears_of_
 
     channel, model = FakeChannel(), FakeProvider(says("here you are"))
     harness = Harness(model, channels=[channel], home=tmp_path)
-    async with served(harness):
+    async with serve(harness):
         [told] = await channel.until_shown()
     if deaths < 3:
         assert told == "here you are"
@@ -308,7 +295,7 @@ async def test_a_turn_that_is_taken_up_stays_in_its_conversation_whatever_the_fi
     channel = FakeChannel()
     config = {"session": {"dmScope": "main"}, "channels": {"fake": {"allowFrom": ["user-1"]}}}
     harness = Harness(FakeProvider(says("here you are")), channels=[channel], home=tmp_path, config=config)
-    async with served(harness):
+    async with serve(harness):
         assert await channel.until_shown() == ["here you are"]
     [transcript] = (tmp_path / "agents" / "default" / "sessions").glob("*.jsonl")
     assert "here you are" in transcript.read_text()
@@ -321,7 +308,7 @@ async def test_a_turn_of_somebody_who_may_no_longer_talk_is_not_taken_up(tmp_pat
         model, channels=[channel], home=tmp_path, config={"channels": {"fake": {"allowFrom": ["u2"]}}}
     )
     journal = harness.app.runtime.turn_log
-    async with served(harness):
+    async with serve(harness):
         async with asyncio.timeout(20):
             while journal.unfinished():
                 await asyncio.sleep(0.01)

@@ -8,8 +8,8 @@ from claw.contracts.messages import Sender
 from claw.contracts.provider import Finished, TextDelta, ThinkingDelta
 from claw.contracts.text import repair_text
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, says
-from claw_gateway.supervisor import ChannelServer
 from hypothesis import given, strategies as st
+from integration.served import serve
 
 HALF, OTHER = "\ud83d", "\ude00"
 OPEN = {"channels": {"fake": {"dmPolicy": "open", "allowFrom": ["*"]}}}
@@ -18,15 +18,9 @@ OPEN = {"channels": {"fake": {"dmPolicy": "open", "allowFrom": ["*"]}}}
 @asynccontextmanager
 async def served(model, channel, home, tools=()):
     harness = Harness(model, tools=tools, home=home, config=OPEN, channels=[channel])
-    serving, stop = ChannelServer(harness.app), asyncio.Event()
-    running = asyncio.ensure_future(serving.run(stop))
-    try:
+    async with serve(harness):
         yield harness
-    finally:
-        stop.set()
-        await asyncio.wait_for(running, 20)
-        assert harness.app.runtime.turn_log.unfinished() == ()
-        await harness.close()
+    assert harness.app.runtime.turn_log.unfinished() == ()
 
 
 @pytest.mark.parametrize(

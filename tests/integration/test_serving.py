@@ -12,7 +12,7 @@ from claw.host.hookspecs import hookimpl
 from claw.host.isolation import Timeouts
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, says, standard_plugins
 from claw_gateway.pairing import Pairing
-from claw_gateway.supervisor import ChannelServer
+from integration.served import serve
 
 OPEN = {"channels": {"fake": {"allowFrom": ["u1"], "groups": {"g1": {}}}}, "owners": ["fake:boss"]}
 
@@ -32,16 +32,8 @@ class Channels:
 async def served(model, *channels, home, config=OPEN, tools=()):
     """A gateway that serves channels until the block ends."""
     harness = Harness(model, tools=tools, home=home, config=config, plugins={"channels": Channels(*channels)})
-    stop = asyncio.Event()
-    serving = ChannelServer(harness.app)
-    running = asyncio.ensure_future(serving.run(stop))
-    harness.serving = serving
-    try:
+    async with serve(harness) as harness.serving:
         yield harness
-    finally:
-        stop.set()
-        await asyncio.wait_for(running, 20)
-        await harness.close()
 
 
 async def until(holds):
@@ -520,9 +512,7 @@ async def test_a_wrong_key_of_a_plugin_keeps_the_old_configuration(tmp_path):
 
     channel, model = FakeChannel(), FakeProvider(says("as before"))
     harness = Harness(model, home=tmp_path, config=OPEN, plugins={"picky": Picky(channel)})
-    stop, serving = asyncio.Event(), ChannelServer(harness.app)
-    running = asyncio.ensure_future(serving.run(stop))
-    try:
+    async with serve(harness) as serving:
         wrong = {"channels": {"fake": {**OPEN["channels"]["fake"], "color": "red"}}}
         harness._write_config(wrong, "fake")
         environ = {"CLAW_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
@@ -530,10 +520,6 @@ async def test_a_wrong_key_of_a_plugin_keeps_the_old_configuration(tmp_path):
             await serving.reload(load_setup(environ, standard_plugins()))
         channel.says("hi", "u1")
         assert await channel.until_shown() == ["as before"]
-    finally:
-        stop.set()
-        await running
-        await harness.close()
 
 
 async def test_an_account_that_cannot_start_keeps_the_old_configuration_unless_it_could_not_before(tmp_path):
@@ -561,17 +547,15 @@ async def test_an_account_that_cannot_start_keeps_the_old_configuration_unless_i
     harness = Harness(
         FakeProvider(), home=tmp_path, config=file(one="good", two="bad"), plugins={"several": Several()}
     )
-    stop, serving = asyncio.Event(), ChannelServer(harness.app)
-    running = asyncio.ensure_future(serving.run(stop))
+    async with serve(harness) as serving:
 
-    async def after(tree):
-        harness._write_config(tree, "fake")
-        await serving.reload(load_setup(environ, standard_plugins()))
+        async def after(tree):
+            harness._write_config(tree, "fake")
+            await serving.reload(load_setup(environ, standard_plugins()))
 
-    def states():
-        return {one.account: one.state.state for one in serving.report().channels}
+        def states():
+            return {one.account: one.state.state for one in serving.report().channels}
 
-    try:
         with pytest.raises(ClawError, match=r"accounts\.three\.key: is missing\. Add it"):
             await after(file(one="good", two="bad", three="bad"))
         await after(file(one="good", two="bad", three="good"))
@@ -580,10 +564,6 @@ async def test_an_account_that_cannot_start_keeps_the_old_configuration_unless_i
         await until(lambda: states() == {"one": "up", "two": "up"})
         with pytest.raises(ClawError, match=r"accounts\.two\.key"):
             await after(file(one="good", two="bad"))
-    finally:
-        stop.set()
-        await running
-        await harness.close()
 
 
 async def test_what_the_model_thought_is_shown_where_somebody_wants_it(tmp_path):
@@ -629,21 +609,17 @@ async def test_a_channel_that_cannot_listen_is_set_aside_and_reported(tmp_path, 
         plugins={"channels": Channels(broken), "more": Channels(other)},
     )
     harness.app.timeouts = Timeouts(pause_seconds=0.01)
-    stop, serving = asyncio.Event(), ChannelServer(harness.app)
-    running = asyncio.ensure_future(serving.run(stop))
-    async with asyncio.timeout(20):
-        while serving.report().channels[0].state.state != "failed":
-            await asyncio.sleep(0.01)
-    other.says("hi", "u1")
+    async with serve(harness) as serving:
+        async with asyncio.timeout(20):
+            while serving.report().channels[0].state.state != "failed":
+                await asyncio.sleep(0.01)
+        other.says("hi", "u1")
 
-    assert await other.until_shown() == ["still here"]
-    assert broken.tries == tries
-    assert [told in one.state.detail for one in serving.report().channels] == [True, False]
-    if isinstance(why, ConfigError):
-        assert any(line.endswith("Take another one") for line in harness.log_lines)
-    stop.set()
-    await running
-    await harness.close()
+        assert await other.until_shown() == ["still here"]
+        assert broken.tries == tries
+        assert [told in one.state.detail for one in serving.report().channels] == [True, False]
+        if isinstance(why, ConfigError):
+            assert any(line.endswith("Take another one") for line in harness.log_lines)
 
 
 async def test_a_fault_of_ours_ends_the_turn_with_a_notice_too(tmp_path):

@@ -8,7 +8,7 @@ from claw.app import load_setup
 from claw.contracts.messages import Sender
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, says, standard_plugins
 from claw_gateway.inbound import MAX_BOT_TURNS, MAX_CHATS
-from claw_gateway.supervisor import ChannelServer
+from integration.served import serve
 from integration.test_serving import taken_in
 
 GROUP = {"chat": "g1", "chat_type": "group", "mentions_us": True}
@@ -27,14 +27,8 @@ def file(**more):
 async def served(model, *channels, home, config, tools=()):
     """A gateway that serves channels until the block ends."""
     harness = Harness(model, tools=tools, home=home, config=config, channels=channels)
-    harness.serving, stop = ChannelServer(harness.app), asyncio.Event()
-    running = asyncio.ensure_future(harness.serving.run(stop))
-    try:
+    async with serve(harness) as harness.serving:
         yield harness
-    finally:
-        stop.set()
-        await asyncio.wait_for(running, 20)
-        await harness.close()
 
 
 class Work(FakeTool):

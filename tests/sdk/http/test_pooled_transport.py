@@ -1,38 +1,25 @@
 """Pooled connections: bytes behind an answer never belong to the next one, idle connections are used again."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx2
 import pytest
 from claw import HttpClients
 from claw_http_sdk import pooled
-
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+from http_server import Serve, listening, port_of
 
 
 @asynccontextmanager
 async def serving(serve: Serve) -> AsyncIterator[tuple[httpx2.AsyncClient, asyncio.Server]]:
     """A client for what ``serve`` says to each connection."""
     network = HttpClients()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async with listening(serve) as server:
         try:
-            await serve(reader, writer)
-        except (OSError, asyncio.IncompleteReadError):
-            pass
+            yield pooled(network.client)(f"http://127.0.0.1:{port_of(server)}"), server
         finally:
-            writer.close()
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    try:
-        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        yield pooled(network.client)(address), server
-    finally:
-        await network.aclose()
-        server.close()
-        await server.wait_closed()
+            await network.aclose()
 
 
 @pytest.mark.parametrize(

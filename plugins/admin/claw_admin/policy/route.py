@@ -106,7 +106,9 @@ def explanation_lines(
     verdict: Admission, going: Route, config: Config, edits: tuple[ConfigEdit, ...], channel: str
 ) -> Iterator[str]:
     """Yield the explanation as lines of text."""
-    kind = "unknown sender" if verdict.kind == "stranger" else verdict.kind  # the kind in JSON documents stays
+    kind = (
+        "unknown sender" if verdict.kind == "stranger" else verdict.kind
+    )  # the kind in JSON documents stays
     yield f"{channel}: {t(kind)}"
     yield f"  {t('why')}: {verdict.why}"
     if verdict.key:
