@@ -294,10 +294,9 @@ class InputHistory:
         count = self._readline.get_current_history_length()
         kept = range(max(1, count - self._keep + 1), count + 1)
         lines = [self._readline.get_history_item(at) for at in kept]
-        whole = (
-            line.replace("\n", "\r") for line in lines if line
-        )  # a message of several lines is one entry
-        SYSTEM_DISK.replace(self._path, "".join(f"{line}\n" for line in whole).encode())
+        # a message of several lines is one line of the file
+        entries = "".join(line.replace("\n", "\r") + "\n" for line in lines if line)
+        SYSTEM_DISK.replace(self._path, entries.encode())
 
 
 async def _open_app(model: str) -> App:

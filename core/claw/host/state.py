@@ -66,8 +66,8 @@ class PluginState:
     def fault_line(self) -> str:
         """Return the fault with its fix as one line for people."""
         stage = self.stage or "find"
-        told = t("plugin {id} was disabled at {stage}: {why}", id=self.id, stage=stage, why=self.why)
-        return t("{problem}. {fix}", problem=told, fix=self.fix) if self.fix else told
+        problem = t("plugin {id} was disabled at {stage}: {why}", id=self.id, stage=stage, why=self.why)
+        return t("{problem}. {fix}", problem=problem, fix=self.fix) if self.fix else problem
 
     def fault_parts(self) -> tuple[str, str, str]:
         """Return stage, cause and fix, for an error that gets no further values: braces in them stay as they
@@ -417,9 +417,8 @@ def declared_tools(
 
     :param suppliers: ``tools.suppliers`` of the file.
     """
-    from claw.policy.subjects import (
-        tool_fact,  # imports the message types, which ``plugins list`` does not need
-    )
+    # It imports the message types, which ``plugins list`` does not need.
+    from claw.policy.subjects import tool_fact
 
     facts = [
         tool_fact(line, one.id, suppliers)

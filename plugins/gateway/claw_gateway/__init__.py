@@ -4,6 +4,7 @@ Its turn log (``journal``) is used by every process, so that a turn at a termina
 """
 
 from collections.abc import Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from claw import hookimpl
@@ -42,11 +43,16 @@ def register_diagnostics(config: "PluginConfig") -> "Iterable[Diagnostic]":
     return [ChannelDiagnostic()]
 
 
+_COMMANDS = ("gateway", "channels", "pairing", "turns", "logs")
+
+
 @hookimpl
 def register_commands(app: Any) -> None:
-    from claw_gateway.commands import channels, gateway, logs, pairing, turns
-
-    groups = {"gateway": gateway, "channels": channels, "pairing": pairing, "turns": turns}
-    for name, module in groups.items():
-        app.add_typer(module.app, name=name)
-    app.command("logs")(logs.logs)
+    """Add the command that was typed, or all when none is named."""
+    typed = app.info.name
+    for name in [typed] if typed in _COMMANDS else _COMMANDS:
+        module = import_module(f"claw_gateway.commands.{name}")
+        if name == "logs":
+            app.command(name)(module.logs)
+        else:
+            app.add_typer(module.app, name=name)

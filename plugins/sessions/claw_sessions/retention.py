@@ -8,7 +8,6 @@ from typing import Any
 from claw import ClawError, t
 from claw.runtime import App
 
-from claw_sessions.maintenance import apply_retention
 from claw_sessions.settings import Retention
 
 _log = logging.getLogger(__name__)
@@ -34,6 +33,8 @@ class RetentionService:
             await self._apply(runtime)
 
     async def _apply(self, runtime: App) -> None:
+        from claw_sessions.maintenance import apply_retention  # a gateway that starts does not need it
+
         config = runtime.config
         try:
             done = await asyncio.to_thread(

@@ -170,8 +170,8 @@ class Gateway:
         serving = ChannelServer(app)
         self._sink.redact = lambda text: serving.app.redact(text)  # noqa: PLW0108 - a reload replaces the app
         self._signals.connect(loop, self._stop, self._reload)
+        await self._services.start(app)  # first: the channels import their HTTP library as soon as they run
         served = asyncio.ensure_future(serving.run(self._stop))
-        await self._services.start(app)  # before the tasks below: they say that the gateway is ready
         background = {
             asyncio.ensure_future(self._report(serving)),
             asyncio.ensure_future(self._watch(serving, setup)),
