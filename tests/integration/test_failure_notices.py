@@ -12,7 +12,8 @@ from claw.contracts.messages import Attachment
 from claw.storage.database import Database
 from claw.testing import FakeChannel, FakeProvider, Harness, says
 from claw_gateway.journal import Journal
-from integration.test_crash_recovery import served, wrote
+from integration.served import serve
+from integration.test_crash_recovery import wrote
 
 SORRY = "Something went wrong here, and I could not answer. Please try again later."
 
@@ -31,7 +32,7 @@ async def test_an_answer_whose_file_cannot_be_copied_is_sent_with_the_reason(tmp
     harness = Harness(FakeProvider(says("see\nMEDIA:./plan.txt")), channels=[channel], home=tmp_path)
     (harness.workspace / "plan.txt").write_text("the plan")
     (tmp_path / "outgoing").symlink_to("/proc/self")  # where nothing can be made, by nobody
-    async with served(harness):
+    async with serve(harness):
         channel.says("the plan?", "user-1")
         [told] = await channel.until_shown()
     assert told.startswith("see\n./plan.txt cannot be sent: ")
@@ -45,7 +46,7 @@ async def test_an_answer_that_cannot_be_put_into_messages_ends_with_a_notice(tmp
     channel.limits = SimpleNamespace(  # a channel with a bug: it knows nothing of files
         text_chars=limits.text_chars, utf16=False, quiet_seconds=0.0, repeat_seconds=limits.repeat_seconds
     )
-    async with served(harness):
+    async with serve(harness):
         channel.says("the plan?", "user-1")
         assert await channel.until_shown() == [SORRY]
     assert outcomes(tmp_path) == ["failed"]
@@ -63,7 +64,7 @@ class Odd(FakeChannel):
 async def test_a_message_that_cannot_be_taken_up_is_answered_with_a_notice(tmp_path):
     channel = Odd()
     harness = Harness(FakeProvider(says("fine")), channels=[channel], home=tmp_path)
-    async with served(harness):
+    async with serve(harness):
         channel.says("look", "user-1", attachments=(Attachment("file", "a.txt", key="k"),))
         assert await channel.until_shown() == [SORRY]
     assert outcomes(tmp_path) == []
@@ -76,7 +77,7 @@ async def test_a_cut_off_turn_that_cannot_be_taken_up_ends_with_a_notice(tmp_pat
     journal = harness.app.runtime.turn_log
     one = journal.accept(replace(wrote(1, "look"), attachments=file))
     journal.began("turn-1", "agent:default:fake:direct:user-1", [one.number])
-    async with served(harness):
+    async with serve(harness):
         assert await channel.until_shown() == [SORRY]
     assert outcomes(tmp_path) == ["failed"] and model.requests == []
 
@@ -96,7 +97,7 @@ def full_disk(home, event):
 async def test_a_turn_whose_beginning_or_end_finds_no_space_goes_on_once_there_is_some(tmp_path, event):
     channel, model = FakeChannel(), FakeProvider(says("fine"), says("fine too"))
     harness = Harness(model, channels=[channel], home=tmp_path)
-    async with served(harness):
+    async with serve(harness):
         harness.app.runtime.turn_log.counts()  # its tables are made at first use
         with full_disk(tmp_path, event):
             channel.says("hello", "user-1")
@@ -112,7 +113,7 @@ async def test_a_turn_whose_beginning_or_end_finds_no_space_goes_on_once_there_i
 async def test_a_command_whose_end_finds_no_space_loses_nothing_that_comes_behind_it(tmp_path):
     channel = FakeChannel()
     harness = Harness(FakeProvider(says("fine")), channels=[channel], home=tmp_path)
-    async with served(harness):
+    async with serve(harness):
         harness.app.runtime.turn_log.counts()
         with full_disk(tmp_path, "UPDATE ON inbox"):
             channel.says("/status", "user-1")

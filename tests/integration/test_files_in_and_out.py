@@ -8,7 +8,7 @@ from claw.security.workspace_fs import workspace_files
 from claw.testing import FakeChannel, FakeProvider, Harness, says
 from claw_gateway.attachments import copy_attachments
 from claw_gateway.replies import split_reply
-from integration.test_crash_recovery import served
+from integration.served import serve
 
 SMALL = ChannelLimits(quiet_seconds=0.0, media_in_bytes=1000, media_out_bytes=1000)
 
@@ -34,7 +34,7 @@ async def brought(tmp_path, pieces, **about):
     """A message with a file: what was fetched of it, what lies in the workspace then, what the model reads."""
     channel, model = Bringing(pieces), FakeProvider(says("thanks"))
     harness = Harness(model, channels=[channel], home=tmp_path)
-    async with served(harness):
+    async with serve(harness):
         file = Attachment("file", **{"name": "a.txt", "key": "k"} | about)
         channel.says("look", "user-1", message_id="m1", attachments=(file,))
         await channel.until_shown()
@@ -78,7 +78,7 @@ async def answered(tmp_path, answer, **files):
     harness.workspace.mkdir(exist_ok=True)
     for name, size in files.items():
         (harness.workspace / f"{name}.ogg").write_bytes(b"x" * size)
-    async with served(harness):
+    async with serve(harness):
         channel.says("well?", "user-1", message_id="q1")
         await channel.until_shown()
     return channel.sent  # a gateway that stops lets out what is on its way
