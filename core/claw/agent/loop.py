@@ -171,12 +171,9 @@ def _with_missing_call(answer: Assistant, choice: str) -> Assistant:
         return answer
     if choice in calls or UNREADABLE_CALL in calls or (choice == "required" and calls):
         return answer
-    why = (
-        "no tool was called, and one was asked for"
-        if choice == "required"
-        else f"the tool {choice} was asked for"
-    )
-    missing = ToolCall(f"call_{uuid.uuid4().hex[:24]}", UNREADABLE_CALL, {"written": "", "why": why})
+    wanted = "no tool was called, and one" if choice == "required" else f"the tool {choice}"
+    arguments = {"written": "", "why": f"{wanted} was asked for"}
+    missing = ToolCall(f"call_{uuid.uuid4().hex[:24]}", UNREADABLE_CALL, arguments)
     return msgspec.structs.replace(answer, content=(*answer.content, missing), stop_reason="tool_use")
 
 
@@ -198,15 +195,11 @@ async def _run_calls(
         await steps.emit(ToolEnded(call, result))
         return result
 
+    pairs = list(zip(calls, prepared, strict=True))
     together = all(not isinstance(ready, PreparedCall) or ready.parallel for ready in prepared)
-    if together:
-        outcomes = await _gather(
-            [one(call, ready) for call, ready in zip(calls, prepared, strict=True)], steps.grace_seconds
-        )
-    else:
-        outcomes = []
-        for call, ready in zip(calls, prepared, strict=True):
-            outcomes += await _gather([one(call, ready)], steps.grace_seconds)
+    outcomes: list[ToolResult] = []
+    for group in [pairs] if together else [[pair] for pair in pairs]:
+        outcomes += await _gather([one(call, ready) for call, ready in group], steps.grace_seconds)
     results = tuple(
         ToolResultMessage(call.id, call.name, result.blocks, result.details, result.is_error)
         for call, result in zip(calls, outcomes, strict=True)

@@ -53,6 +53,7 @@ class Turn:
     :param tokens: input and output tokens, as far as the service reported them.
     :param excuse: the reason for a missing answer that everyone in the chat may read; empty = "something went wrong".
     :param notices: lines for the owner that are sent beside the answer, such as a switch of model.
+    :param stop_reason: of the answer, as in ``Outbound``.
     :param ran_out: the model used all its calls and would have continued.
     """
 
@@ -71,6 +72,7 @@ class Turn:
     thinking: str = ""
     tokens: tuple[int, int] = (0, 0)
     excuse: str = ""
+    stop_reason: str = "stop"
     notices: list[str] = field(default_factory=list)
     ran_out: bool = False
 
@@ -175,7 +177,8 @@ async def run_turn(turn: Turn, runtime: Runtime, emit: Emit, replies: MakeReplie
             runtime.log(t("{job} was skipped: {why}", job=turn.route.session_key, why=over))
     except ClawError as why:
         ending, failed = TurnEnded(turn.id, "failed", str(why)), why
-        turn.excuse = _EXCUSES.get(getattr(why, "reason", ""), lambda: "")()
+        turn.stop_reason = getattr(why, "reason", "error")
+        turn.excuse = _EXCUSES.get(turn.stop_reason, lambda: "")()
     except Exception as broken:  # noqa: BLE001 - a fault of ours, or of a plugin that no isolation caught: the turn ends all the same
         ending, failed = _internal_error(turn.id, broken), broken
     return await _end(turn, ending, context, runtime, emit_all, replies, failed)
@@ -226,8 +229,8 @@ async def _converse(
     caller = Caller(
         turn.id, turn.message, context, runtime, emit, session.usage.context_tokens,
         partial(runtime.turn_log.once, turn.id), partial(runtime.turn_log.not_begun, turn.id))  # fmt: skip
-    prompt = message_of(turn.taken, runtime, turn.preface, turn.summarised)
-    start, missed = _fresh_start(session, prompt), list[AcceptedEvent]()
+    past, prompt = session.messages, message_of(turn.taken, runtime, turn.preface, turn.summarised)
+    start, missed = _Start(past, prompt, len(past)), list[AcceptedEvent]()
     if turn.resumed:
         start = _resumed_start(session, start, set(map(str, turn.numbers)))
         missed = _not_in_session(session, turn) if start.prompt is None else []
@@ -269,6 +272,7 @@ async def _converse(
     )
     answer = (not missed and start.answer) or await run_loop(start.past, start.prompt, steps, start.pending)
     if answer and answer.stop_reason == "length" and answer.text.strip():
+        turn.stop_reason = answer.stop_reason
         turn.notices.append(t("the answer was cut off at the limit of its length; ask to continue"))
         await emit(Notice(turn.notices[-1]))
     tokens = silent_tokens(runtime.config.settings.messages.silent_token)
@@ -309,11 +313,6 @@ class _Start:
     at: int
     pending: tuple[ToolCall, ...] = ()
     answer: Assistant | None = None
-
-
-def _fresh_start(session: BaseSession, prompt: User) -> _Start:
-    past = session.messages
-    return _Start(past, prompt, len(past))
 
 
 def _resumed_start(session: BaseSession, fresh: _Start, numbers: set[str]) -> _Start:

@@ -154,6 +154,8 @@ class Outbound:
     :param voice: the attached sound is a voice note.
     :param tokens: what the models read and wrote for this answer, as their services counted.
     :param plain: the text is no Markdown: each character of it is shown as it is.
+    :param stop_reason: why the answer ends: stop, length (cut off at its limit) or, in place of an answer, the
+        ``reason`` of a ``ProviderError``.
     """
 
     key: str
@@ -167,6 +169,7 @@ class Outbound:
     answers: str = ""
     tokens: tuple[int, int] = (0, 0)
     plain: bool = False
+    stop_reason: str = "stop"
 
 
 @dataclass(frozen=True, slots=True)

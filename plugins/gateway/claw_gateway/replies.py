@@ -43,6 +43,7 @@ async def replies_of_turn(
     whole = Outbound(
         ending.turn, message.address, body, reply_to=reply.reply_to or (None if blocks else quoted_message_id(turn)),
         attachments=files, voice=reply.voice, answers=message.message_id, tokens=turn.tokens,
+        stop_reason=turn.stop_reason,
     )  # fmt: skip
     allowed = await run_filters(whole, "outbound", runtime.registry.filters, runtime.worker, runtime.log)
     if allowed is None:

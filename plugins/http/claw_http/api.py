@@ -94,7 +94,9 @@ class OpenAIApi:
             await self._with_timeout(call.until_ended())
             if call.problem:
                 raise BadRequest(503, call.problem, "server_error", code="stopping")
-            return as_json(openai.completion(id, created, asked.model, call.text, _usage(call)))
+            return as_json(
+                openai.completion(id, created, asked.model, call.text, call.stop_reason, _usage(call))
+            )
         finally:
             self._forget_call(call)
 
@@ -159,7 +161,7 @@ class OpenAIApi:
             if call.problem:
                 yield openai.event({"error": BadRequest(503, call.problem, "server_error").error_object})
             else:
-                yield chunk({}, "stop")
+                yield chunk({}, call.stop_reason)
                 if asked.counts:
                     yield chunk(None)
             yield openai.DONE

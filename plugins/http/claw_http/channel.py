@@ -110,6 +110,8 @@ class HttpChannel:
             raise DeliveryError("the HTTP API returns text only: a file cannot be sent there", permanent=True)
         if call := self._waiting.of(outbound):
             call.tokens = max(call.tokens, outbound.tokens)
+            if outbound.stop_reason in ("length", "content_filter"):
+                call.stop_reason = outbound.stop_reason
             call.say(outbound.text)
             if call.turn_is_over or not call.turn_runs:
                 self._waiting.passed(call)

@@ -218,10 +218,13 @@ def _valid_text(text: str, at: str) -> str:
     return text
 
 
-def completion(id: str, created: int, model: str, text: str, usage: Mapping[str, int]) -> dict[str, Any]:
+def completion(
+    id: str, created: int, model: str, text: str, end: str, usage: Mapping[str, int]
+) -> dict[str, Any]:
     """Format a whole completion.
 
     :param created: seconds since 1970.
+    :param end: the ``finish_reason``: stop, length or content_filter.
     """
     message = {"role": "assistant", "content": text, "refusal": None}
     return {
@@ -229,7 +232,7 @@ def completion(id: str, created: int, model: str, text: str, usage: Mapping[str,
         "object": "chat.completion",
         "created": created,
         "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
+        "choices": [{"index": 0, "message": message, "finish_reason": end, "logprobs": None}],
         "usage": dict(usage),
     }
 

@@ -34,11 +34,12 @@ class PendingRequest:
 
     :param message_id: of the inbound message made from it.
     :ivar tokens: what the models read and wrote for it.
+    :ivar stop_reason: why its answer ends: stop, length or content_filter.
     """
 
     def __init__(self, message_id: str, address: Address) -> None:
         self.message_id, self.address = message_id, address
-        self.problem = ""
+        self.problem, self.stop_reason = "", "stop"
         self.tokens = (0, 0)
         self.turn_runs = self.turn_is_over = self.ended = False
         self._said: list[str] = []

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import claw_http
 import openai
 import pytest
-from claw import Assistant, Finished, Image, TextDelta, hookimpl
+from claw import Assistant, Finished, Image, Text, TextDelta, hookimpl
 from claw.testing import FakeProvider, FakeTool, Harness, says
 from claw_channel_sdk import WebAnswer, WebRoute
 from claw_gateway.supervisor import ChannelServer
@@ -74,6 +74,21 @@ async def test_a_stream_is_the_same_text():
         pieces = [choice.delta.content or "" async for chunk in stream for choice in chunk.choices]
 
     assert "".join(pieces) == "Nothing is on today, as far as I can see."
+
+
+CUT = Assistant((Text("half a sen"),), stop_reason="length")
+REFUSED = Assistant((), stop_reason="error", error="the model refused to answer this")
+
+
+@pytest.mark.parametrize(("answer", "end"), [(CUT, "length"), (REFUSED, "content_filter")])
+async def test_the_finish_reason_tells_a_cut_answer_and_a_refusal_from_a_whole_answer(answer, end):
+    async with a_gateway(answer, answer) as (client, _):
+        whole = await client.chat.completions.create(model="claw", messages=user("Tell"))
+        stream = await client.chat.completions.create(model="claw", messages=user("Tell"), stream=True)
+        ends = [choice.finish_reason async for chunk in stream for choice in chunk.choices]
+
+    assert whole.choices[0].finish_reason == end
+    assert ends[-1] == end and set(ends[:-1]) == {None}
 
 
 async def test_the_models_are_the_agents():
