@@ -171,12 +171,14 @@ class App:
         self._database.tables("admission", PAIRED_PEOPLE)
         self.outlet: Callable[[Outbound], Awaitable[Receipt]] | None = before.outlet if before else None
         registry, facts = self._ordered(self.host.gather())
-        if errors := config_key_errors(self.config, self.host.standings):
+        if errors := config_key_errors(self.config, self.host.plugin_states):
             raise combine_errors(errors)
         if before:
             settings = before.config.settings, self.config.settings
             linked = *before.host.linked, *self.host.linked
-            changed = discovery.reconfigured(self.host.standings, before.config.layout, self.config.layout)
+            changed = discovery.reconfigured(
+                self.host.plugin_states, before.config.layout, self.config.layout
+            )
             kept = kept_channels(before.registry, registry, *settings, linked, changed)
             registry = replace(registry, channels=kept)
         self.registry: Registry = registry
@@ -197,10 +199,10 @@ class App:
     def _make_runtime(self, before: "App | None", facts: tuple[ToolFact, ...], disk: Disk) -> Runtime:
         """Return the runtime of turns; objects with state are taken over from ``before``."""
         runtime = before.runtime if before else None
-        brought = self.registry.turn_log
+        plugin_log = self.registry.turn_log
         files = JsonlSessionStore(self.config.home, self._database, self._clock, disk)
         lanes = dict(self.config.settings.messages.lanes)
-        log = runtime.turn_log if runtime else brought.value if brought else NoTurnLog(self._database)
+        log = runtime.turn_log if runtime else plugin_log.value if plugin_log else NoTurnLog(self._database)
         return Runtime(
             config=self.config,
             registry=self._guarded_registry(),
@@ -220,7 +222,7 @@ class App:
     def _log_findings(self, facts: tuple[ToolFact, ...]) -> None:
         """Log unknown names in the config file, clashes of tools, and quarantined plugins: a line each, once."""
         setup = self.setup
-        known = installed_names((state.found for state in self.host.standings), CORE_TOOLS, TOOL_GROUPS)
+        known = installed_names((state.found for state in self.host.plugin_states), CORE_TOOLS, TOOL_GROUPS)
         unnamed = unknown_words(self.config, facts, _called(setup.found))
         clashes = judge_tools(facts, (), RunFacts()).conflicts
         for line in (

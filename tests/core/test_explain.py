@@ -61,14 +61,14 @@ def write(home: Path, tree: dict[str, Any]) -> Path:
 
 
 def ask(
-    home: Path, tool: str, run: RunFacts = OWNER, brought: tuple[Brought, ...] = BROUGHT, spares: tuple[str, ...] = (),
+    home: Path, tool: str, run: RunFacts = OWNER, brought: tuple[Brought, ...] = BROUGHT, fallbacks: tuple[str, ...] = (),
     lacking: str = "",
 ) -> tuple[Explanation, Judgement, Config]:  # fmt: skip
     config = load_config(home, {})
     suppliers = config.settings.tools.suppliers
     facts = [tool_fact(one, one.plugin, suppliers, lacks=_lacks(one, config, lacking)) for one in brought]
     facts.sort(key=lambda fact: fact.plugin is not None)
-    judged = resolve_tools(config, owned(run, config), facts, spares)
+    judged = resolve_tools(config, owned(run, config), facts, fallbacks)
     return explain_tool(tool, config, judged), judged, config
 
 
@@ -303,11 +303,11 @@ def test_an_alias_is_the_tool_it_stands_for(tmp_path: Path) -> None:
 
 def test_a_fallback_that_would_not_have_the_tool_is_named_and_its_edit_helps(tmp_path: Path) -> None:
     path = write(tmp_path, {"tools": {"byProvider": {"openai": {"deny": ["exec"]}}}})
-    answer, _, _ = ask(tmp_path, "exec", spares=("openai/gpt-4o",))
+    answer, _, _ = ask(tmp_path, "exec", fallbacks=("openai/gpt-4o",))
     assert answer.spare == "openai/gpt-4o"
     assert answer.why.endswith("because of fallback openai/gpt-4o")
     carry_out(answer.edits, path)
-    assert ask(tmp_path, "exec", spares=("openai/gpt-4o",))[0].available
+    assert ask(tmp_path, "exec", fallbacks=("openai/gpt-4o",))[0].available
 
 
 class TestNames:

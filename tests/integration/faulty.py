@@ -310,7 +310,7 @@ async def _lived(plan: Plan) -> Lived:
         stop.set()
         await asyncio.wait_for(serving, 10)
         await asyncio.wait_for(app.close(), 10)
-    [state] = [state for state in app.host.standings if state.id == "bad"]
+    [state] = [state for state in app.host.plugin_states if state.id == "bad"]
     lived.state, lived.stage, lived.why, lived.mend = (
         state.state,
         state.stage,

@@ -88,7 +88,7 @@ async def test_one_account_that_cannot_be_served_takes_nothing_from_the_other(tm
                 await asyncio.sleep(0.01)
         other.says("hi", "u1")
         assert await other.until_shown() == ["here"]
-        assert [one.state for one in harness.app.host.standings if one.id == "both"] == [LOADED]
+        assert [one.state for one in harness.app.host.plugin_states if one.id == "both"] == [LOADED]
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["at first", "after a reload"])

@@ -51,7 +51,7 @@ def harness_of(**plugins):
 
 
 def state_of(harness, plugin):
-    return next(one for one in harness.app.host.standings if one.id == plugin)
+    return next(one for one in harness.app.host.plugin_states if one.id == plugin)
 
 
 async def test_the_plugin_that_specifies_a_hook_reads_what_the_others_answered_with_their_names():

@@ -87,7 +87,7 @@ async def test_a_broken_plugin_is_set_aside_with_its_name_and_the_others_work(
 ):
     app, log_lines = app_of(tmp_path, install(site, "bad", code), install(site, "good", GOOD))
 
-    plugin_states = {state.id: state for state in app.host.standings}
+    plugin_states = {state.id: state for state in app.host.plugin_states}
     assert (plugin_states["bad"].state, plugin_states["bad"].stage) == ("quarantined", stage)
     assert says_why in plugin_states["bad"].why
     assert plugin_states["bad"].fix
@@ -196,7 +196,7 @@ async def test_a_plugin_that_ended_the_process_twice_waits_until_the_printed_com
     health.record(LoadFailure("good", CRASHED, "import", "", digest=files_digest(good), times=2))
 
     app, _ = app_of(tmp_path, good)
-    [state] = [one for one in app.host.standings if one.id == "good"]
+    [state] = [one for one in app.host.plugin_states if one.id == "good"]
     await app.close()
     health.reset("good")
     again, _ = app_of(tmp_path, good)
@@ -204,7 +204,7 @@ async def test_a_plugin_that_ended_the_process_twice_waits_until_the_printed_com
     assert (state.state, state.stage) == ("quarantined", "import")
     assert "claw crashed 2 times while loading it" in state.why
     assert "claw plugins retry good" in state.fix
-    assert [one.state for one in again.host.standings if one.id == "good"] == ["loaded"]
+    assert [one.state for one in again.host.plugin_states if one.id == "good"] == ["loaded"]
     await again.close()
 
 

@@ -114,7 +114,7 @@ class ChatCommands:
         id = _PLUGIN_OF.get(name)
         if id is None:
             return ""
-        for state in self._host.standings:
+        for state in self._host.plugin_states:
             if state.id == id and state.state not in (LOADED, IDLE):
                 values = {"name": f"/{name}", "id": id, "state": t(state.state), "fix": state.fix}
                 if state.fix:

@@ -123,8 +123,8 @@ class RunningTurn:
         if files is not None:
             context = replace(context, open_fence=lambda: files)
         aside = replace(
-            caller, turn=f"{caller.turn}f", context=context, may_ask=False,
-            emit=ignore_event, once=lambda call: True, heard=caller.heard | caller.untrusted_in(turn.messages),
+            caller, turn=f"{caller.turn}f", context=context, may_ask=False, emit=ignore_event,
+            once=lambda call: True, untrusted_tools=caller.untrusted_tools | caller.untrusted_in(turn.messages),
         )  # fmt: skip
         steps = LoopCallbacks(
             ask=turn.call,
@@ -264,17 +264,17 @@ class NewestTurns:
         """Return a call that is sent the newest turns within the window, long results cut where one turn is too long."""
         before = turn.past[: turn.start]
         first = turn.start - len(limit_turns(before, turn.agent.settings.history_limit))
-        room = int(turn.window_tokens * PROMPT_SHARE) - len(turn.system.whole) // CHARS_PER_TOKEN
+        limit = int(turn.window_tokens * PROMPT_SHARE) - len(turn.system.whole) // CHARS_PER_TOKEN
         is_reported = False
 
         async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
             nonlocal is_reported
             shown = turn.with_metadata(messages)[first:]
-            fitting = newest_turns_within(shown, [estimate_tokens(one) for one in shown], room)
+            fitting = newest_turns_within(shown, [estimate_tokens(one) for one in shown], limit)
             if fitting.omitted and not is_reported:
                 is_reported = True
                 await turn.emit(Notice(t(_OMITTED, count=fitting.omitted)))
-            stream: Any = call(_cut_results(fitting.messages, room, turn.window_tokens), tool_choice)
+            stream: Any = call(_cut_results(fitting.messages, limit, turn.window_tokens), tool_choice)
             try:
                 async for event in stream:
                     yield event

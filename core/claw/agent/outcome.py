@@ -19,7 +19,7 @@ _MESSAGE_TOOL = "message"
 def turn_outcome(
     turn: str,
     answer: Assistant | None,
-    spoken: Sequence[Message],
+    messages: Sequence[Message],
     here: Address,
     tokens: Sequence[str],
     ran_out: bool,
@@ -28,7 +28,7 @@ def turn_outcome(
 
     The text before its last calls is its answer when the last one is empty: the person was sent nothing else.
 
-    :param spoken: the conversation, ``answer`` included. ``here``: the chat that is answered.
+    :param messages: the conversation, ``answer`` included. ``here``: the chat that is answered.
     :param tokens: the tokens by which an agent stays silent.
     :param ran_out: the model would have gone on, and had made all the calls that it may.
     :raises ClawError: there is no text, and not on purpose; the model or its service refused.
@@ -39,7 +39,7 @@ def turn_outcome(
         raise ProviderError("{why}", reason="content_filter", where=answer.model, why=answer.error)
     if answer.stop_reason == "aborted":
         return TurnEnded(turn, "stopped", answer.text)
-    earlier = [message for message in _of_turn(spoken) if message is not answer]
+    earlier = [message for message in _of_turn(messages) if message is not answer]
     text = answer.text if REPLY_TAG.sub("", answer.text).strip() else _newest_text(earlier)
     words = REPLY_TAG.sub(" ", text).strip()
     if without_silent_token(words, tokens).strip():

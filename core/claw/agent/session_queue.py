@@ -110,16 +110,16 @@ class SessionQueues:
         A turn calls ``mailbox.shut()`` after its last model call; that returns the messages that came after
         its last look, for the next turn. Leaving the block closes the queue too.
         """
-        lane = self._sessions.setdefault(key, SessionLock())
-        lane.turns += 1
+        session = self._sessions.setdefault(key, SessionLock())
+        session.turns += 1
         try:
-            async with lane.lock, self._limits[kind]:
+            async with session.lock, self._limits[kind]:
                 steering = SteeringQueue()
                 try:
                     yield steering
                 finally:
                     steering.open = False
         finally:
-            lane.turns -= 1
-            if not lane.turns:
+            session.turns -= 1
+            if not session.turns:
                 del self._sessions[key]

@@ -46,7 +46,7 @@ class Caller:
     """On whose behalf calls run: one turn of one conversation.
 
     :param used_tokens: what the last model call read, for the status tool.
-    :param heard: tools whose answers, which may hold text of third parties, the model has read in this turn.
+    :param untrusted_tools: tools whose answers, which may hold text of third parties, the model has read in this turn.
     :param once: records a call that is about to run and must not be repeated; False: it was begun before.
     :param not_begun: records that such a call waits for a person, and has done nothing yet.
     :param may_ask: a person may be asked; False refuses every call that needs one.
@@ -61,7 +61,7 @@ class Caller:
     used_tokens: int = 0
     once: Callable[[str], bool] = lambda call: True
     not_begun: Callable[[str], None] = lambda call: None
-    heard: set[str] = field(default_factory=set)
+    untrusted_tools: set[str] = field(default_factory=set)
     may_ask: bool = True
     end_turn: str = ""
 
@@ -186,7 +186,7 @@ async def _prepared(
             content = (Text(outcome), *answer.blocks)
             answer = replace(answer, content=content, is_error=answer.is_error or not are_changed)
         if is_untrusted_result(tool.name, _joined(answer)):
-            caller.heard.add(tool.name)
+            caller.untrusted_tools.add(tool.name)
         result = await review_tool_result(
             checked, answer, context, runtime.registry.reviewers, runtime.worker, runtime.log
         )
@@ -218,7 +218,7 @@ def call_context(tool: Tool | None, caller: Caller, problem: str = "") -> CallCo
         sender=inbound.sender,
         owner=context.route.owner,
         tool=traits,
-        provenance=frozenset(caller.heard),
+        provenance=frozenset(caller.untrusted_tools),
         settings=context.agent.settings,
         problem=problem,
     )
@@ -251,7 +251,7 @@ def _provenance(caller: Caller) -> str:
         "%Y-%m-%d"
     )
     route = context.route
-    return turn_provenance(caller.inbound, route.owner, route.session_key, day, caller.heard)
+    return turn_provenance(caller.inbound, route.owner, route.session_key, day, caller.untrusted_tools)
 
 
 def _texts(change: Callable[[str], str], result: ToolResult) -> ToolResult:
@@ -370,7 +370,7 @@ def context_of(
     loop = asyncio.get_running_loop()
 
     def progress(text: str) -> None:  # may be called from a tool's thread
-        asyncio.run_coroutine_threadsafe(_said(caller.emit, ToolProgress(call_id, text)), loop)
+        asyncio.run_coroutine_threadsafe(_emit(caller.emit, ToolProgress(call_id, text)), loop)
 
     async def deliver(outbound: Outbound) -> Receipt | None:
         masked = replace(outbound, text=runtime.redact.answer_mask.masked(outbound.text))
@@ -378,8 +378,8 @@ def context_of(
         return await runtime.deliver(allowed) if allowed else None
 
     key = f"{caller.turn}:{call_id}"[:46]
-    brought = runtime.chat_api
-    talk = brought(key, inbound, context, runtime) if brought else PlainChat(key, inbound, deliver)
+    make = runtime.chat_api
+    talk = make(key, inbound, context, runtime) if make else PlainChat(key, inbound, deliver)
 
     async def send(text: str, paths: tuple[str, ...] = ()) -> tuple[str, ...]:
         return await talk.send(text, paths)
@@ -437,5 +437,5 @@ def _asked_first(call: str, tool: Tool, caller: Caller, asking: CallApproval) ->
     return ask
 
 
-async def _said(emit: Emit, event: Event) -> None:
+async def _emit(emit: Emit, event: Event) -> None:
     await emit(event)

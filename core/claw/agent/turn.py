@@ -234,7 +234,7 @@ async def _converse(
     if turn.resumed:
         start = _resumed_start(session, start, set(map(str, turn.numbers)))
         missed = _not_in_session(session, turn) if start.prompt is None else []
-        caller.heard.update(caller.untrusted_in(start.past[start.at :]))
+        caller.untrusted_tools.update(caller.untrusted_in(start.past[start.at :]))
     metadata = metadata_of_turn(turn.taken, start.past[start.at :], prompt, context, runtime.config)
 
     def joined(waiting: Sequence[AcceptedEvent]) -> list[User]:

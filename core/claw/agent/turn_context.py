@@ -108,7 +108,7 @@ class Runtime:
         """The nine layers for a run and its fallback models; kept for the runs that were asked about last, since nothing
         but the configuration and the tools decides, and both stand as long as these rooms."""
         return lru_cache(_KEPT_RULINGS)(
-            lambda run, spares: resolve_tools(self.config, run, self.facts, spares)
+            lambda run, fallbacks: resolve_tools(self.config, run, self.facts, fallbacks)
         )
 
     @cached_property
@@ -165,9 +165,9 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
     aliases = config.settings.models.aliases
     usual = (choice and choice.primary) or runtime.default_model
     asked, keys = _asked_for(options, override, agent, runtime)
-    spares = choice.fallbacks if choice else ()
-    named = options.fallbacks if options.fallbacks is not None or (choice and choice.primary) else spares
-    models = candidates(asked, usual, spares, aliases, named)  # claw's own choice is no fallback
+    fallbacks = choice.fallbacks if choice else ()
+    named = options.fallbacks if options.fallbacks is not None or (choice and choice.primary) else fallbacks
+    models = candidates(asked, usual, fallbacks, aliases, named)  # claw's own choice is no fallback
     if not models:
         raise missing_model_error()
     sandbox = choose_sandbox(
@@ -189,7 +189,7 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
         facts,
         mode=options.mode or facts.mode,
         own_workspace=own,
-        sandbox=_walls(sandbox),
+        sandbox=_sandbox_fact(sandbox),
         runtime={
             "agent": agent.id, "session": route.session_key, "model": str(models[0]),
             "default_model": _other(models, usual, aliases) if asked else "",
@@ -400,7 +400,7 @@ def is_private(inbound: Inbound, route: Route) -> bool:
     return route.owner and inbound.chat_type == "direct" and not apart
 
 
-def _walls(sandbox: Sandbox | None) -> str:
+def _sandbox_fact(sandbox: Sandbox | None) -> str:
     return f"{sandbox.name}, writing only below the working folder." if sandbox else ""
 
 

@@ -84,7 +84,7 @@ def pictures_of(inbound: Inbound, fence: Callable[[], WorkspaceFiles]) -> tuple[
     :param fence: called only when there may be a picture.
     """
     found: list[Image] = []
-    room = _PICTURES_BYTES
+    left_bytes = _PICTURES_BYTES
     for file in inbound.attachments:
         mime = file.mime or mimetypes.guess_type(file.name)[0] or ""
         if (
@@ -93,14 +93,14 @@ def pictures_of(inbound: Inbound, fence: Callable[[], WorkspaceFiles]) -> tuple[
             or len(found) == MAX_PICTURES
         ):
             continue
-        most = min(room, PICTURE_BYTES)
+        most = min(left_bytes, PICTURE_BYTES)
         try:
             data = fence().read(file.path, most + 1)
         except (ClawError, OSError):
             continue
         if len(data) <= most and (seen := _picture_type(data)):
             found.append(Image(b64encode(data).decode(), seen))
-            room -= len(data)
+            left_bytes -= len(data)
     return tuple(found)
 
 

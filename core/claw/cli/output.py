@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 SCHEMA_VERSION = 1
-_LEAST_WIDTH = 30  # letters: a narrower column has only a few words per line
+_LEAST_WIDTH = 30  # columns: a narrower column has only a few words per line
 
 
 def document(kind: str, body: Mapping[str, Any]) -> None:
@@ -83,11 +83,11 @@ def _draw(columns: Sequence[str], rows: Sequence[Sequence[str]], colours: Mappin
 def last_column_below(widths: Sequence[int], screen: int) -> bool:
     """Return true if the last column would be too narrow to read, and so goes below the others.
 
-    :param widths: widths of the columns, in letters; ``screen`` is the width of the terminal.
+    :param widths: widths of the columns, in terminal cells; ``screen`` is the width of the terminal.
     """
     *others, last = widths
-    room = screen - sum(others) - 2 * len(others)
-    return last > room and room < _LEAST_WIDTH <= screen and sum(others) + 2 * len(others) <= screen
+    free = screen - sum(others) - 2 * len(others)
+    return last > free and free < _LEAST_WIDTH <= screen and sum(others) + 2 * len(others) <= screen
 
 
 def _draw_last_below(
@@ -99,8 +99,8 @@ def _draw_last_below(
 
     for style, row in [("bold", columns), *(("", row) for row in rows)]:
         line = Text("  ").join(
-            Text(cell + " " * (room - width(cell)), style or colours.get(cell, ""))
-            for cell, room in zip(row[:-1], widths, strict=False)
+            Text(cell + " " * (size - width(cell)), style or colours.get(cell, ""))
+            for cell, size in zip(row[:-1], widths, strict=False)
         )
         screen.print(line)
         if row[-1]:

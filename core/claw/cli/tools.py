@@ -152,7 +152,7 @@ def list_(
     with _open_app() as host_app:
         judged = judge_scenario(scenario, host_app.runtime)
         names = _known_tools(host_app, judged) if all_ else judged.allowed_names
-        rows = [explain_tool(name, host_app.config, judged, host_app.host.standings) for name in names]
+        rows = [explain_tool(name, host_app.config, judged, host_app.host.plugin_states) for name in names]
         _warn_of_absent_tools(host_app, judged)
     if as_json:
         tools = [explanation_data(row) for row in rows]
@@ -180,7 +180,7 @@ def explain_(
     )  # fmt: skip
     with _open_app() as host_app:
         judged = judge_scenario(scenario, host_app.runtime)
-        answer = explain_tool(name, host_app.config, judged, host_app.host.standings)
+        answer = explain_tool(name, host_app.config, judged, host_app.host.plugin_states)
     if as_json:
         document("tool", {"run": run_data(judged), **explanation_data(answer)})
     else:
@@ -245,7 +245,7 @@ def _known_tools(host_app: App, judged: Judgement) -> Iterable[str]:
     """Return every tool that is known by name: those in use, those of plugins out of use, then reserved
     names."""
     names = {normalise_tool_name(fact.name): fact.name for fact in judged.facts}
-    for plugin in host_app.host.standings:
+    for plugin in host_app.host.plugin_states:
         for line in plugin.found.manifest.tools if plugin.found.manifest else ():
             names.setdefault(normalise_tool_name(line.name), line.name)
     for name in CORE_TOOLS:
@@ -256,7 +256,7 @@ def _known_tools(host_app: App, judged: Judgement) -> Iterable[str]:
 def _warn_of_absent_tools(host_app: App, judged: Judgement) -> None:
     """Warn of words in allow lists whose tool is not here. Words without a meaning were reported at the
     start."""
-    installed = {normalise_tool_name(plugin.id) for plugin in host_app.host.standings}
+    installed = {normalise_tool_name(plugin.id) for plugin in host_app.host.plugin_states}
     for layer in judged.layers:
         for word in judged.unknown.get(layer.name, ()):
             key = next(entry.key for entry in layer.opt_ins if entry.word == word)

@@ -1,4 +1,4 @@
-"""Strangers' objects, asked within limits: reviewers of calls, filters of messages, observers of events.
+"""Calls to objects of plugins, within limits: reviewers of calls, filters of messages, observers of events.
 
 A reviewer that raises or hangs denies; a filter leaves the message as it was; an observer is only written down.
 """
@@ -49,7 +49,7 @@ _DECISIONS = ("once", "always", "deny", "nobody")
 FIX = "update it, or disable it: claw config set plugins.entries.{id}.enabled false"
 
 T = TypeVar("T")
-Complain = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 async def run_reviewers(
@@ -57,7 +57,7 @@ async def run_reviewers(
     context: CallContext,
     reviewers: Sequence[Contribution[Reviewer]],
     worker: PluginWorker,
-    log: Complain,
+    log: Log,
 ) -> tuple[ToolCall, Review]:
     """Ask every reviewer; the strictest answer wins, changed arguments are handed on to the next one.
 
@@ -99,7 +99,7 @@ def _those_for(
 
 
 async def ask_approver(
-    request: ApprovalRequest, approver: Contribution[Approver] | None, worker: PluginWorker, log: Complain
+    request: ApprovalRequest, approver: Contribution[Approver] | None, worker: PluginWorker, log: Log
 ) -> Decision:
     """Ask a person by way of the approver, in the loop of its plugin. Without one, and whatever one does that is no
     answer, the call is refused. A person may take any time; an approver that blocks its loop is given up.
@@ -155,7 +155,7 @@ def describe_malformed(call: ToolCall, middleware: Sequence[Contribution[Provide
 
 
 def statements_at_end(
-    middleware: Sequence[Contribution[ProviderMiddleware]], turn: str, log: Complain
+    middleware: Sequence[Contribution[ProviderMiddleware]], turn: str, log: Log
 ) -> tuple[Statement, ...]:
     """Return the SQL statements of middleware that are committed together with the end of a turn."""
     statements: list[Statement] = []
@@ -169,7 +169,7 @@ def statements_at_end(
 
 
 def describe_cost(
-    middleware: Sequence[Contribution[ProviderMiddleware]], account: CallAccount, log: Complain
+    middleware: Sequence[Contribution[ProviderMiddleware]], account: CallAccount, log: Log
 ) -> str:
     """Return the cost of a conversation and of its agent today, as text; empty when no plugin keeps accounts."""
     for one in middleware:
@@ -187,7 +187,7 @@ async def review_tool_result(
     context: CallContext,
     reviewers: Sequence[Contribution[Reviewer]],
     worker: PluginWorker,
-    log: Complain,
+    log: Log,
     has_run: bool = True,
 ) -> ToolResult:
     """Let every reviewer that looks at results replace this one; one that raises makes it an error.
@@ -210,7 +210,7 @@ async def review_tool_result(
 
 
 async def run_filters(
-    message: T, way: str, filters: Sequence[Contribution[Any]], worker: PluginWorker, log: Complain
+    message: T, way: str, filters: Sequence[Contribution[Any]], worker: PluginWorker, log: Log
 ) -> T | None:
     """Pass a message through every filter; None when one drops it.
 
@@ -236,7 +236,7 @@ async def run_filters(
 
 
 async def notify_observers(
-    event: Event, observers: Sequence[Contribution[Any]], worker: PluginWorker, log: Complain
+    event: Event, observers: Sequence[Contribution[Any]], worker: PluginWorker, log: Log
 ) -> None:
     """Tell every observer."""
     for one in observers:
@@ -287,7 +287,7 @@ class SectionCache:
         self._kept: dict[str, _Known] = {}
 
     async def render(
-        self, facts: PromptFacts, worker: PluginWorker, log: Complain
+        self, facts: PromptFacts, worker: PluginWorker, log: Log
     ) -> tuple[PromptFacts, tuple[RenderedSection, ...]]:
         """Return the facts with what sections add to them, such as the context files, and the text of each section."""
         seconds = worker.timeouts.section_seconds
@@ -442,7 +442,7 @@ def _section_fault(section: PromptSection, why: BaseException) -> str:
     return f"{type(fault).__name__}: {fault}"
 
 
-def _failed(template: str, one: Contribution[Any], why: BaseException, log: Complain) -> str:
+def _failed(template: str, one: Contribution[Any], why: BaseException, log: Log) -> str:
     """Report who failed, why, and what to do; without the fix it is for the model."""
     fault = PluginError(one.plugin, "run", template, FIX, why=describe_exception(why), id=one.plugin)
     log(str(fault))

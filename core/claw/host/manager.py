@@ -77,11 +77,11 @@ class Host:
     ) -> None:
         self._slots, self._hooks, self._timeouts = rules.slots, rules.hooks, rules.timeouts
         self._ranks: dict[tuple[str, str], int] = {}  # (plugin, hook) → -1 with tryfirst, 1 with trylast
-        self._standings = {state.id: state for state in plugin_states}
+        self._states = {state.id: state for state in plugin_states}
         self._view = view
         self._manager = pluggy.PluginManager("claw")
         self._manager.add_hookspecs(hookspecs)
-        self._brought: dict[str, dict[str, list[Any]]] = {}  # plugin → hook → what it answered
+        self._answers: dict[str, dict[str, list[Any]]] = {}  # plugin → hook → what it answered
         self._specified: dict[str, str] = {}  # hook that a plugin specifies → that plugin
         self._answered: dict[str, dict[str, list[Any]]] = {}  # the same, of hooks that plugins specify
         self._views: dict[str, PluginConfig] = {}  # one for each plugin, whichever hook it is asked
@@ -89,13 +89,13 @@ class Host:
         self._lock = threading.RLock()
         self._health = health
         self._log = log
-        self._stands = False
+        self._is_built = False
         self.diagnostics: list[str] = []
 
     @property
-    def standings(self) -> tuple[PluginState, ...]:
+    def plugin_states(self) -> tuple[PluginState, ...]:
         """The state of every plugin, in order of id."""
-        return tuple(sorted(self._standings.values(), key=lambda state: state.id))
+        return tuple(sorted(self._states.values(), key=lambda state: state.id))
 
     @property
     def specified(self) -> Mapping[str, str]:
@@ -122,21 +122,21 @@ class Host:
         """
         self._ask(BUILTIN, lambda: import_module("claw.terminal"))
         for plugin in self._given_plugins:
-            self._standings.setdefault(
+            self._states.setdefault(
                 plugin, PluginState(InstalledPlugin(plugin, plugin, plugin, __version__), LOADED, eager=True)
             )
             self._ask(plugin, partial(self._given_plugins.get, plugin))
-        self._health.count_crashes({state.id: state.found for state in self.standings})
-        for state in self.standings:
+        self._health.count_crashes({state.id: state.found for state in self.plugin_states})
+        for state in self.plugin_states:
             wanted = state.to_load
             if wanted.state == LOADED and (wanted.eager or wanted.required or wanted is not state):
                 self._load(state.id)
             elif wanted.state in (QUARANTINED, INCOMPATIBLE) and not state.required:
                 self._note(state.fault_line())
-        for plugin in tuple(self._brought):
+        for plugin in tuple(self._answers):
             self._ask_others_hooks(plugin)
-        require_plugins(self.standings)
-        registry, self._stands = self._kit(), True
+        require_plugins(self.plugin_states)
+        registry, self._is_built = self._build_registry(), True
         return registry
 
     def closables(self) -> tuple[Contribution[Any], ...]:
@@ -154,28 +154,28 @@ class Host:
             module = self._imported(plugin)
         except BaseException as why:  # noqa: BLE001 - a plugin's code
             self._set_aside(plugin, "import", why)
-            raise PluginError(plugin, *self._standings[plugin].fault_parts()) from None
+            raise PluginError(plugin, *self._states[plugin].fault_parts()) from None
         if register := getattr(module, "register_commands", None):
             register(app)
 
     def ask(self, plugin: str) -> Mapping[str, Sequence[Any]] | None:
         """Load one plugin, whatever its state; hook → what it answered, or None when it was quarantined."""
-        return self._brought[plugin] if self._load(plugin) else None
+        return self._answers[plugin] if self._load(plugin) else None
 
     def _load(self, plugin: str) -> bool:
         with self._lock:
-            if plugin in self._brought:
+            if plugin in self._answers:
                 return True
-            self._standings[plugin] = self._standings[plugin].to_load
+            self._states[plugin] = self._states[plugin].to_load
             with self._health.guard(plugin):
                 asked = self._ask(plugin, lambda: self._imported(plugin))
-                loaded = asked and (not self._stands or self._ask_others_hooks(plugin))
+                loaded = asked and (not self._is_built or self._ask_others_hooks(plugin))
             if loaded and len(self._hooks) == len(WANTED):  # else a hook that failed was not asked
                 self._health.clear(plugin)
             return loaded
 
     def _imported(self, plugin: str) -> Any:
-        package = self._standings[plugin].found.package
+        package = self._states[plugin].found.package
         before = function_ids()
         module = self._bounded(plugin, lambda: import_module(package), self._timeouts.import_seconds)
         if not isinstance(module, ModuleType):
@@ -206,23 +206,21 @@ class Host:
             view = self._views[plugin] = self._view(plugin).with_contributions(
                 partial(self._answers_for, plugin)
             )
-            brought: dict[str, list[Any]] = {}
+            by_hook: dict[str, list[Any]] = {}
             for hook in self._hooks:
                 if (answers := self._asked(plugin, hook, view)) is not None:
-                    brought[hook] = answers
+                    by_hook[hook] = answers
                     check(hook, answers)
             for (name, account), wrong in view.failed_accounts.items():
-                brought.setdefault("register_channels", []).append(UnavailableChannel(name, account, wrong))
+                by_hook.setdefault("register_channels", []).append(UnavailableChannel(name, account, wrong))
             for name, wrong in view.failed_providers.items():
-                brought.setdefault("register_providers", []).append(MisconfiguredProvider(name, wrong))
+                by_hook.setdefault("register_providers", []).append(MisconfiguredProvider(name, wrong))
                 self._note(t("provider {name} cannot be used: {why}", name=name, why=wrong))
-            check_manifest(
-                self._standings[plugin].found.manifest if plugin in self._standings else None, brought
-            )
+            check_manifest(self._states[plugin].found.manifest if plugin in self._states else None, by_hook)
         except BaseException as why:  # noqa: BLE001 - plugin code
             self._drop(plugin, stage, why)
             return False
-        self._brought[plugin] = brought
+        self._answers[plugin] = by_hook
         self._specified |= specified
         for name in self._undeclared(plugin):
             problem = t(
@@ -253,7 +251,7 @@ class Host:
                 if (answers := self._asked(plugin, hook, view)) is not None:
                     answered[hook] = answers
         except BaseException as why:  # noqa: BLE001 - plugin code
-            self._brought.pop(plugin, None)
+            self._answers.pop(plugin, None)
             self._specified = {hook: of for hook, of in self._specified.items() if of != plugin}
             self._drop(plugin, "register", why)
             return False
@@ -280,15 +278,15 @@ class Host:
 
     def _set_aside(self, plugin: str, stage: str, why: BaseException) -> None:
         found = (
-            self._standings[plugin].found
-            if plugin in self._standings
+            self._states[plugin].found
+            if plugin in self._states
             else InstalledPlugin(plugin, plugin, plugin, __version__)
         )
         failure = failure_of(plugin, stage, why)
-        required = plugin in self._standings and self._standings[plugin].required
+        required = plugin in self._states and self._states[plugin].required
         fix = failure.fix or failure_fix(found, failure)
         state = PluginState(found, QUARANTINED, failure.cause, stage, fix, required=required)
-        self._standings[plugin] = state
+        self._states[plugin] = state
         if stage == "config":  # its code loads; what is wrong is in the file
             self._health.clear(plugin)
         elif plugin not in self._given_plugins and plugin != BUILTIN:
@@ -297,10 +295,10 @@ class Host:
 
     def _note(self, line: str) -> None:
         self.diagnostics.append(line)
-        if self._stands:
+        if self._is_built:
             self._log(line)
 
-    def _kit(self) -> Registry:
+    def _build_registry(self) -> Registry:
         sections: list[PromptSection] = []
         tools: list[Tool] = []
         for plugin, hook, thing in self._things():
@@ -308,7 +306,7 @@ class Host:
                 sections.append(replace(thing, plugin=plugin))
             elif hook == "register_tools" and not self._manifest_names_tools(plugin):
                 tools.append(replace(thing, plugin=plugin))
-        for state in self.standings:
+        for state in self.plugin_states:
             if state.state in (LOADED, IDLE) and state.found.manifest:
                 tools += [self._lazy(state.id, line) for line in state.found.manifest.tools]
         return Registry(
@@ -328,13 +326,13 @@ class Host:
             approver=self.chosen("approvals"),
             turn_log=self.chosen("turnLog"),
             store=self.chosen("sessions"),
-            key_variables=key_variables(state.found for state in self.standings),
+            key_variables=key_variables(state.found for state in self.plugin_states),
             diagnostics=tuple(self.diagnostics),
         )
 
     def _things(self) -> Iterator[tuple[str, str, Any]]:
-        for plugin, brought in self._brought.items():
-            for hook, things in brought.items():
+        for plugin, by_hook in self._answers.items():
+            for hook, things in by_hook.items():
                 yield from ((plugin, hook, thing) for thing in things)
 
     def ordered(self, hook: str) -> tuple[Contribution[Any], ...]:
@@ -344,7 +342,7 @@ class Host:
 
     def on_demand(self, hook: str) -> tuple[Contribution[Any], ...]:
         """Load every usable plugin that answers a hook of :data:`registry.ON_DEMAND`; return the answers in order."""
-        for state in self.standings:
+        for state in self.plugin_states:
             manifest = state.found.manifest
             usable = state.to_load.state in (LOADED, IDLE)
             if usable and (not manifest or KIND_OF_HOOK[hook] in manifest.kinds):
@@ -372,9 +370,9 @@ class Host:
                 name=wanted,
                 known=known,
             )
-        own = {state.id for state in self.standings if state.found.is_standard}
+        own = {state.id for state in self.plugin_states if state.found.is_standard}
         used = min(answers, key=lambda one: one.plugin not in own, default=None)
-        if used and len(answers) > 1 and not self._stands:
+        if used and len(answers) > 1 and not self._is_built:
             template = (
                 "{slot}: plugin {first} is used; {others} would fit too. To choose: claw config "
                 "set plugins.slots.{slot} NAME"
@@ -392,30 +390,30 @@ class Host:
             first = named.setdefault(name, contribution)
             if first is not contribution:
                 names = {"name": name, "second": contribution.plugin, "first": first.plugin}
-                told = "{name} of plugin {second} is skipped: plugin {first} already provides that name"
-                self._note(t(told, **names))
+                template = "{name} of plugin {second} is skipped: plugin {first} already provides that name"
+                self._note(t(template, **names))
         return named
 
     def _manifest_names_tools(self, plugin: str) -> bool:
         """Return true if it may offer only the tools of its manifest: it names some, or says that it has none. One of the
-        kind tool that names none brings what its settings say."""
-        manifest = self._standings[plugin].found.manifest if plugin in self._standings else None
+        kind tool that names none offers the tools of its settings."""
+        manifest = self._states[plugin].found.manifest if plugin in self._states else None
         return manifest is not None and (bool(manifest.tools) or "tool" not in manifest.kinds)
 
     def _undeclared(self, plugin: str) -> list[str]:
         if not self._manifest_names_tools(plugin):
             return []
-        manifest = self._standings[plugin].found.manifest
+        manifest = self._states[plugin].found.manifest
         named = {line.name for line in manifest.tools} if manifest else set()
         return [
-            tool.name for tool in self._brought[plugin].get("register_tools", ()) if tool.name not in named
+            tool.name for tool in self._answers[plugin].get("register_tools", ()) if tool.name not in named
         ]
 
     def _lazy(self, plugin: str, line: ToolDeclaration) -> Tool:
         """A tool known from the manifest; its code is imported at its first call."""
 
         async def run(arguments: dict[str, Any], context: ToolContext) -> Any:
-            here = plugin in self._brought  # else it is imported now, which may take its time
+            here = plugin in self._answers  # else it is imported now, which may take its time
             real = (
                 self.supply(plugin, line.name)
                 if here
@@ -428,11 +426,11 @@ class Host:
     def supply(self, plugin: str, name: str) -> Tool:
         """The real tool behind a declared one.
 
-        :raises PluginError: the plugin could not be loaded, or does not bring what its manifest says.
+        :raises PluginError: the plugin could not be loaded, or does not provide what its manifest says.
         """
         if not self._load(plugin):
-            raise PluginError(plugin, *self._standings[plugin].fault_parts())
-        for tool in self._brought[plugin].get("register_tools", ()):
+            raise PluginError(plugin, *self._states[plugin].fault_parts())
+        for tool in self._answers[plugin].get("register_tools", ()):
             if tool.name == name:
                 return tool  # type: ignore[no-any-return]
         raise PluginError(

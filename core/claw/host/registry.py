@@ -237,12 +237,12 @@ def _check_tools(tools: Sequence[Any]) -> None:
             )
 
 
-def check_manifest(manifest: Manifest | None, brought: Mapping[str, Sequence[Any]]) -> None:
+def check_manifest(manifest: Manifest | None, answers: Mapping[str, Sequence[Any]]) -> None:
     """Refuse a plugin whose manifest lists nothing, so that nothing of it is ever used.
 
     :raises ClawError: its code provides something.
     """
-    hooks = ", ".join(hook for hook, things in brought.items() if things)
+    hooks = ", ".join(hook for hook, things in answers.items() if things)
     lists = manifest and (manifest.kinds or manifest.tools or manifest.channels or manifest.providers)
     if hooks and manifest and not (lists or manifest.loads_at_start):
         fix = "its author runs claw plugins build, which writes the manifest"

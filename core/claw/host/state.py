@@ -287,16 +287,16 @@ def choose_default_model(
             model = section.get("defaultModel") or section.get("default_model") or _default_of(found, name)
             if model:
                 return f"{name}/{model}"
-    spare = ""
+    fallback = ""
     for one in found:
         if wanted.entries.get(one.id, {}).get("enabled") is False or one.id in wanted.deny:
             continue
         for line in one.manifest.providers if one.manifest else ():
             if line.ready(environ):
                 return f"{line.name}/{line.default_model}"
-            if line.fallback and not spare:
-                spare = f"{line.name}/{line.default_model}"
-    return spare
+            if line.fallback and not fallback:
+                fallback = f"{line.name}/{line.default_model}"
+    return fallback
 
 
 def _default_of(found: Sequence[InstalledPlugin], provider: str) -> str:

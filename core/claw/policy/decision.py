@@ -20,7 +20,7 @@ class Ruling:
     :param entry: the list entry that matched, for a denial.
     :param whose: the id that a list index in ``key`` refers to: an agent's or a group's.
     :param template: English template of the reason; ``values`` fills it.
-    :param spare: the fallback model (``provider/model``) for which it was denied.
+    :param fallback: the fallback model (``provider/model``) for which it was denied.
     """
 
     allowed: bool
@@ -96,7 +96,7 @@ class Judgement:
     :param positions: indexes of the allowed tools in ``facts``, in order.
     :param loaded: the facts that reached the layers: opted in, and owners of their names.
     :param unknown: per layer the allow-list entries that name nothing, normalised and sorted.
-    :param spares: the judgements for the fallback models of this run, whose layers apply too.
+    :param fallbacks: the judgements for the fallback models of this run, whose layers apply too.
     """
 
     run: RunFacts
@@ -124,10 +124,10 @@ class Judgement:
 
     def matcher(self, fact: ToolFact) -> ToolMatcher:
         """Return the lookup of list words among the loaded tools and ``fact``."""
-        return self._reach if id(fact) in self._loaded_ids else ToolMatcher((*self.loaded, fact))
+        return self._matcher if id(fact) in self._loaded_ids else ToolMatcher((*self.loaded, fact))
 
     @cached_property
-    def _reach(self) -> ToolMatcher:
+    def _matcher(self) -> ToolMatcher:
         return ToolMatcher(self.loaded)
 
     @cached_property

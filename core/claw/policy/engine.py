@@ -15,15 +15,15 @@ OPENING_CHECKS = ("optional", "name")
 
 
 def resolve_tools(
-    config: Any, run: RunFacts, facts: Sequence[ToolFact], spares: Iterable[str] = ()
+    config: Any, run: RunFacts, facts: Sequence[ToolFact], fallbacks: Iterable[str] = ()
 ) -> Judgement:
     """Return the tools that this run may use, and the reason for each denied one. The only entry point for callers.
 
     :param config: a ``claw.config.Config``.
     :param run: with the model that answers first.
-    :param spares: the fallback models, as ``provider/model``; a tool must be allowed with each of them.
+    :param fallbacks: the fallback models, as ``provider/model``; a tool must be allowed with each of them.
     """
-    return judge_runs(facts, [(one, layers_for(config, one)) for one in (run, *map(run.with_model, spares))])
+    return judge_runs(facts, [(r, layers_for(config, r)) for r in (run, *map(run.with_model, fallbacks))])
 
 
 def judge_runs(facts: Sequence[ToolFact], runs: Sequence[tuple[RunFacts, Sequence[Layer]]]) -> Judgement:
@@ -49,10 +49,10 @@ def judge_tools(facts: Sequence[ToolFact], layers: Sequence[Layer], run: RunFact
     conflicts: list[NameConflict] = []
     kept = _name_owners(facts, [*_opted_in(facts, layers, rulings)], rulings, conflicts)
     loaded = tuple(facts[at] for at in kept)
-    reach = ToolMatcher(loaded)
-    allowed_names, denied = reach.names, dict[str, Ruling]()
+    matcher = ToolMatcher(loaded)
+    allowed_names, denied = matcher.names, dict[str, Ruling]()
     for layer in layers:
-        allowed_names, denied_here = apply_layer(allowed_names, layer, reach)
+        allowed_names, denied_here = apply_layer(allowed_names, layer, matcher)
         denied |= denied_here
     positions = []
     for at in kept:
@@ -69,12 +69,12 @@ def judge_tools(facts: Sequence[ToolFact], layers: Sequence[Layer], run: RunFact
         positions=tuple(positions),
         loaded=loaded,
         conflicts=tuple(conflicts),
-        unknown=_unknown(layers, reach),
+        unknown=_unknown(layers, matcher),
     )
 
 
 def apply_layer(
-    names: frozenset[str], layer: Layer, reach: ToolMatcher
+    names: frozenset[str], layer: Layer, matcher: ToolMatcher
 ) -> tuple[frozenset[str], dict[str, Ruling]]:
     """Apply one layer, and return the names that are still allowed and the ruling of each name it denies.
 
@@ -82,21 +82,21 @@ def apply_layer(
     """
     denied: dict[str, Ruling] = {}
     for entry in layer.deny:
-        if hit := (reach.match(entry.word) & names) - denied.keys():
+        if hit := (matcher.match(entry.word) & names) - denied.keys():
             denied |= dict.fromkeys(hit, _denied(layer, entry))
-    if restricts(layer, reach):
-        allowed = frozenset().union(*(reach.match(entry.word) for entry in layer.allow or ()))
+    if restricts(layer, matcher):
+        allowed = frozenset().union(*(matcher.match(entry.word) for entry in layer.allow or ()))
         if unlisted := names - allowed - denied.keys():
             denied |= dict.fromkeys(unlisted, _unlisted(layer))
     return names - denied.keys(), denied
 
 
-def restricts(layer: Layer, reach: ToolMatcher) -> bool:
+def restricts(layer: Layer, matcher: ToolMatcher) -> bool:
     """Return true if the layer's allow list restricts. Outside of the sandbox and subagent layers, a list of plugin
     tools alone does not: operators use it to opt in to them."""
     if layer.allow is None:
         return False
-    return layer.strict or not all(reach.is_opt_in(entry.word) for entry in layer.allow)
+    return layer.strict or not all(matcher.is_opt_in(entry.word) for entry in layer.allow)
 
 
 def closing_check(fact: ToolFact, run: RunFacts) -> Ruling | None:
@@ -211,7 +211,7 @@ def _conflict(
     return None
 
 
-def _unknown(layers: Sequence[Layer], reach: ToolMatcher) -> dict[str, tuple[str, ...]]:
+def _unknown(layers: Sequence[Layer], matcher: ToolMatcher) -> dict[str, tuple[str, ...]]:
     """Return the words of allow lists that name nothing. Sandbox and sub-agent lists are skipped: many agents share
     them."""
     found = {}
@@ -219,7 +219,7 @@ def _unknown(layers: Sequence[Layer], reach: ToolMatcher) -> dict[str, tuple[str
         if layer.strict:
             continue
         words = {
-            e.word for e in layer.opt_ins if e.word not in (PLUGINS_GROUP, "*") and not reach.match(e.word)
+            e.word for e in layer.opt_ins if e.word not in (PLUGINS_GROUP, "*") and not matcher.match(e.word)
         }
         if words:
             found[layer.name] = tuple(sorted(words))

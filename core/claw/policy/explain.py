@@ -49,7 +49,7 @@ class Explanation:
     :param key: of the deciding rule; ``whose`` the id behind a list index in it, ``file`` and ``line`` its place.
     :param edits: the changes to make; all of them are needed. ``fix`` is the instruction where no edit can help.
     :param steps: gates and layers in order; empty for a tool that policy never saw.
-    :param spare: the fallback model that causes the refusal.
+    :param spare: the fallback model that causes the refusal; the name is that of the JSON key.
     :param rivals: other plugins' tools of this name, each with the edits that hand the name over.
     """
 
@@ -77,7 +77,7 @@ def explain_tool(
     """Explain if the tool ``name`` is available in the run of ``judgement``, and why not.
 
     :param config: the ``claw.config.Config`` of the judgement.
-    :param standings: the states of the installed plugins.
+    :param plugin_states: the states of the installed plugins.
     """
     wanted = normalise_tool_name(name)
     found = judgement.by_name.get(wanted, ())
@@ -119,9 +119,9 @@ def _rival(conflict: NameConflict) -> tuple[str, tuple[ConfigEdit, ...]]:
 
 def _deciding(judgement: Judgement, ruling: Ruling) -> Judgement:
     """Return the judgement of the model that the ruling comes from."""
-    for spare in judgement.fallbacks:
-        if ruling.fallback == f"{spare.run.provider}/{spare.run.model}":
-            return spare
+    for fallback in judgement.fallbacks:
+        if ruling.fallback == f"{fallback.run.provider}/{fallback.run.model}":
+            return fallback
     return judgement
 
 
@@ -143,10 +143,10 @@ def _fix(ruling: Ruling, fact: ToolFact, judged: Judgement) -> str:
 def _steps(fact: ToolFact, config: Any, judged: Judgement) -> tuple[ExplanationStep, ...]:
     """Return the result of each gate and layer for this tool alone."""
     steps = [_optional_step(fact, config, judged), _name_step(fact, judged)]
-    reach = judged.matcher(fact)
+    matcher = judged.matcher(fact)
     for layer in judged.layers:
-        _, fell = apply_layer(frozenset((normalise_tool_name(fact.name),)), layer, reach)
-        steps.append(_step(layer.name, next(iter(fell.values()), None), _rule_of(layer), config))
+        _, denied = apply_layer(frozenset((normalise_tool_name(fact.name),)), layer, matcher)
+        steps.append(_step(layer.name, next(iter(denied.values()), None), _rule_of(layer), config))
     for stage, gate in CLOSING_CHECKS.items():
         steps.append(_step(stage, gate(fact, judged.run), "", config))
     return tuple(steps)

@@ -61,11 +61,11 @@ def edits_for(
     :param sections: what the layers of that judgement were built from.
     """
     layers = {layer.name: layer for layer in judged.layers}
-    reach = judged.matcher(fact)
+    matcher = judged.matcher(fact)
     if ruling.stage in layers:
-        return _unblock(fact, layers[ruling.stage], sections, reach, judged.run.depth)
+        return _unblock(fact, layers[ruling.stage], sections, matcher, judged.run.depth)
     if ruling.stage == "optional":
-        return _opt_in(fact, layers, sections, reach)
+        return _opt_in(fact, layers, sections, matcher)
     if ruling.stage == "name":
         return edit_for_name(fact) if ruling.values.get("kind") != "plugin-id" else ()
     if ruling.stage == "owner-only":
@@ -91,18 +91,18 @@ def _add_owner(run: RunFacts) -> tuple[ConfigEdit, ...]:
 
 
 def _unblock(
-    fact: ToolFact, layer: Layer, sections: PolicySections, reach: ToolMatcher, depth: int
+    fact: ToolFact, layer: Layer, sections: PolicySections, matcher: ToolMatcher, depth: int
 ) -> tuple[ConfigEdit, ...]:
     """Return the edits that this layer needs: for each list that denies the tool, and for the one that
     leaves it out."""
     name = normalise_tool_name(fact.name)
     edits: list[ConfigEdit] = []
-    for key in dict.fromkeys(entry.key for entry in layer.deny if name in reach.match(entry.word)):
-        lifted = (_undeny(name, key, sections, reach),) if key else _lift(name, layer.name, sections, depth)
+    for key in dict.fromkeys(entry.key for entry in layer.deny if name in matcher.match(entry.word)):
+        lifted = (_undeny(name, key, sections, matcher),) if key else _lift(name, layer.name, sections, depth)
         if not lifted:
             return ()
         edits += lifted
-    if restricts(layer, reach) and not _allows(layer, fact, reach):
+    if restricts(layer, matcher) and not _allows(layer, fact, matcher):
         edits += _allow(fact, layer, sections)
     return tuple(edits)
 
@@ -136,29 +136,29 @@ def _also_allow(layer: Layer, first: ListScope, second: ListScope) -> str:
 
 
 def _opt_in(
-    fact: ToolFact, layers: Mapping[str, Layer], sections: PolicySections, reach: ToolMatcher
+    fact: ToolFact, layers: Mapping[str, Layer], sections: PolicySections, matcher: ToolMatcher
 ) -> tuple[ConfigEdit, ...]:
     """Return the edit that names the tool where it passes most: a list that would cut it next, else an
     alsoAllow."""
     profile, lists = layers["profile"], (layers["global"], layers["agent"])
     wider = _also_allow(profile, sections.agent, sections.tools)
-    cutting = [layer for layer in lists if restricts(layer, reach) and not _allows(layer, fact, reach)]
-    if wider and profile.allow is not None and not _allows(profile, fact, reach):
+    cutting = [layer for layer in lists if restricts(layer, matcher) and not _allows(layer, fact, matcher)]
+    if wider and profile.allow is not None and not _allows(profile, fact, matcher):
         return (ConfigEdit("set", f"{wider}[]", fact.name),)
     if cutting:
         return (ConfigEdit("set", f"{cutting[0].key}[]", fact.name),)
     if wider:
         return (ConfigEdit("set", f"{wider}[]", fact.name),)
     # A list of plugin tools only would begin to restrict with a core tool in it.
-    open_to = [layer for layer in lists if layer.allow and (fact.plugin or restricts(layer, reach))]
+    open_to = [layer for layer in lists if layer.allow and (fact.plugin or restricts(layer, matcher))]
     return (ConfigEdit("set", f"{open_to[0].key}[]", fact.name),) if open_to else ()
 
 
-def _allows(layer: Layer, fact: ToolFact, reach: ToolMatcher) -> bool:
-    return any(normalise_tool_name(fact.name) in reach.match(entry.word) for entry in layer.allow or ())
+def _allows(layer: Layer, fact: ToolFact, matcher: ToolMatcher) -> bool:
+    return any(normalise_tool_name(fact.name) in matcher.match(entry.word) for entry in layer.allow or ())
 
 
-def _undeny(name: str, key: str, sections: PolicySections, reach: ToolMatcher) -> ConfigEdit:
+def _undeny(name: str, key: str, sections: PolicySections, matcher: ToolMatcher) -> ConfigEdit:
     """Return the edit that takes the tool out of a deny list. A group that denies more gives way to the
     rest of its tools."""
     written = sections.list_at(key)
@@ -166,7 +166,7 @@ def _undeny(name: str, key: str, sections: PolicySections, reach: ToolMatcher) -
     hits: list[int] = []
     for index, word in enumerate(written):
         entry = normalise_tool_name(word)
-        hit = reach.match(entry) if entry else frozenset[str]()
+        hit = matcher.match(entry) if entry else frozenset[str]()
         if name not in hit:
             kept.append(word)
             continue

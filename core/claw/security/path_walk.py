@@ -98,13 +98,13 @@ class PathWalk:
 
     def __init__(
         self,
-        walls: tuple[WalkedRoot, ...],
+        roots: tuple[WalkedRoot, ...],
         closed: tuple[ClosedFolder, ...],
         path: str,
         access: Access,
         last_link: bool,
     ) -> None:
-        self._walls, self._closed = walls, closed
+        self._roots, self._closed = roots, closed
         self._path, self._access, self._last_link = path, access, last_link
         self._fds: list[int] = []
         self._names: list[str] = []
@@ -134,16 +134,16 @@ class PathWalk:
             if target is not None:
                 pending = self._follow(target, pending)
             else:
-                path = self._wall.path.joinpath(*[*self._names, name][1:])
+                path = self._top.path.joinpath(*[*self._names, name][1:])
                 return self._check_end(PathTarget(self._fds[-1], name, path))
-        path = self._wall.path.joinpath(*self._names[1:])
+        path = self._top.path.joinpath(*self._names[1:])
         return self._check_end(PathTarget(self._fds[-2], self._names[-1], path))
 
     def _check_end(self, spot: PathTarget) -> PathTarget:
         status = spot.lstat() if self._closed else None
         if status is not None and any(closed.matches(status) for closed in self._closed):
             raise self._outside_error()
-        if not self._wall.root.grants(self._access):
+        if not self._top.root.grants(self._access):
             raise self._denied_error()
         return spot
 
@@ -154,17 +154,17 @@ class PathWalk:
             raise OSError(errno.ELOOP, "")
         self.close()
         self._names.clear()
-        self._wall, rest = self._find_root(absolute, within)
-        parent = self._wall.path.parent
+        self._top, rest = self._find_root(absolute, within)
+        parent = self._top.path.parent
         if self._creates_folders():
             parent.mkdir(0o700, parents=True, exist_ok=True)
         self._fds.append(open_folder(parent))
         # The root folder has an empty name: "./" means the same to the system, and the walk does not skip it.
-        return [*reversed(rest), self._wall.path.name or "./"]
+        return [*reversed(rest), self._top.path.name or "./"]
 
     def _find_root(self, absolute: list[str], within: Path | None) -> tuple[WalkedRoot, list[str]]:
         """Return the root of a path, and the names below it; of several, the first that grants the access."""
-        walls = [wall for wall in self._walls if within is None or within in wall.path.parents]
+        roots = [top for top in self._roots if within is None or within in top.path.parents]
         inside: list[tuple[WalkedRoot, list[str]]] = []
         above: list[str] = []
         for index, name in enumerate(["", *absolute]):
@@ -175,7 +175,7 @@ class PathWalk:
             elif name not in ("", "."):
                 above.append(name)
             called = tuple(above)
-            inside += [(wall, absolute[index:]) for wall in walls if called in wall.aliases]
+            inside += [(top, absolute[index:]) for top in roots if called in top.aliases]
         if not inside:
             raise self._outside_error()
         granting = (found for found in inside if found[0].root.grants(self._access))
@@ -186,7 +186,7 @@ class PathWalk:
             os.close(self._fds.pop())
             self._names.pop()
             return pending
-        return self._start_at_root([*self._wall.path.parent.parts[1:], *reversed(pending)])
+        return self._start_at_root([*self._top.path.parent.parts[1:], *reversed(pending)])
 
     def _descend(self, name: str, pending: list[str]) -> list[str]:
         """Step into a folder, or restart at the target of a link or at a closed folder; return the remaining names."""
@@ -234,7 +234,7 @@ class PathWalk:
             return self._start_at_root([*names, *reversed(pending)])
         # When the root itself became a link, its target is no root just because of that.
         if len(self._fds) == 1:
-            return self._start_at_root([*self._wall.path.parent.parts[1:], *names, *reversed(pending)])
+            return self._start_at_root([*self._top.path.parent.parts[1:], *names, *reversed(pending)])
         self._hops += 1
         if self._hops > _MOST_LINKS:
             raise OSError(errno.ELOOP, "")
@@ -242,10 +242,10 @@ class PathWalk:
 
     def _creates_folders(self) -> bool:
         """Return true if missing folders on the path are created."""
-        return self._access != "read" and self._last_link and self._wall.root.grants(self._access)
+        return self._access != "read" and self._last_link and self._top.root.grants(self._access)
 
     def _denied_error(self) -> FenceError:
-        if self._access == "write" and self._wall.root.grants("append"):
+        if self._access == "write" and self._top.root.grants("append"):
             return FenceError("{path} can only be appended to", path=printable_path(self._path))
         return FenceError(
             "{path} is read-only", fix="write in the workspace", path=printable_path(self._path)
@@ -273,12 +273,12 @@ def closed_folder(path: Path) -> ClosedFolder | None:
     return ClosedFolder(Path(os.path.realpath(path)), (status.st_dev, status.st_ino))
 
 
-def escapes_workspace(wall: WalkedRoot, workspace: Path, home: Path) -> bool:
+def escapes_workspace(top: WalkedRoot, workspace: Path, home: Path) -> bool:
     """Return true if a root in the workspace is a link to elsewhere, which the agent may have created itself."""
     named = any(
-        Path("/", *called).is_relative_to(base) for called in wall.aliases for base in (workspace, home)
+        Path("/", *called).is_relative_to(base) for called in top.aliases for base in (workspace, home)
     )
-    return named and not wall.path.is_relative_to(home)
+    return named and not top.path.is_relative_to(home)
 
 
 def open_folder(path: Path) -> int:

@@ -160,7 +160,7 @@ class Watch:
     def end(self, places: Iterable[Path], log: Callable[[str], None]) -> tuple[RuleFileChange, ...]:
         """Revert the files that changed during a call that ends, and return the reverted changes.
 
-        :param complain: called with a message for each file that cannot be reverted.
+        :param log: called with a message for each file that cannot be reverted.
         """
         changes = []
         for place in places:

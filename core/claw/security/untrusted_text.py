@@ -221,11 +221,11 @@ def _sender_facts(inbound: Inbound) -> dict[str, Any]:
     return _non_empty({key: _name(value) for key, value in named.items()})
 
 
-def _history(heard: Sequence[QuotedMessage]) -> list[dict[str, Any]]:
+def _history(quoted: Sequence[QuotedMessage]) -> list[dict[str, Any]]:
     """Return the newest messages that fit, oldest first."""
     kept: list[dict[str, Any]] = []
     rest = HISTORY_CHARS
-    for one in reversed([one for one in heard if one.text.strip()]):
+    for one in reversed([one for one in quoted if one.text.strip()]):
         body = _body(one.text, HISTORY_MESSAGE_CHARS)
         rest -= len(body)
         if rest < 0:

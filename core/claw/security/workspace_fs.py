@@ -70,13 +70,13 @@ class WorkspaceFiles:
         if not any(os.path.abspath(root.path) == str(self.workspace) for root in given):
             given.insert(0, Root(self.workspace, write=True))
         home = Path(os.path.realpath(self.workspace))
-        self._walls = tuple(
-            wall for wall in map(resolve_root, given) if not escapes_workspace(wall, self.workspace, home)
+        self._roots = tuple(
+            top for top in map(resolve_root, given) if not escapes_workspace(top, self.workspace, home)
         )
         self._closed = tuple(folder for folder in map(closed_folder, closed) if folder is not None)
         folders = tuple(dict.fromkeys(Path(os.path.realpath(folder)) for folder in rules))
         self._rules = RuleFiles(folders) if folders else None
-        self._notes = tuple(wall.path for wall in self._walls if wall.root.marks_provenance)
+        self._notes = tuple(top.path for top in self._roots if top.root.marks_provenance)
         self._hold: RuleFileRequest | None = None
 
     @property
@@ -227,7 +227,7 @@ class WorkspaceFiles:
         names = path.split("/")
         if access != "read" and names[-1] in ("", ".", ".."):
             raise _error(errno.EISDIR, path)
-        with contextlib.closing(PathWalk(self._walls, self._closed, path, access, last_link)) as way:
+        with contextlib.closing(PathWalk(self._roots, self._closed, path, access, last_link)) as way:
             try:
                 yield way.walk(names if path.startswith("/") else [*self.workspace.parts[1:], *names])
             except OSError as broken:

@@ -41,7 +41,7 @@ class Database:
     database is renamed and replaced.
 
     :param path: its folder is made when it is missing.
-    :param complain: called when a file was renamed so.
+    :param log: called when a file was renamed so.
     :param disk: used by ``sync``; SQLite's own writes bypass it.
     """
 
@@ -53,7 +53,7 @@ class Database:
         disk: Disk = SYSTEM_DISK,
     ) -> None:
         self.path = path
-        self._clock, self._complain, self._disk = clock, log, disk
+        self._clock, self._log, self._disk = clock, log, disk
         self._guard = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._log_fd = -1
@@ -208,7 +208,7 @@ class Database:
             for tail in ("-wal", "-shm"):
                 with suppress(FileNotFoundError):
                     SYSTEM_DISK.set_aside(self.path.with_name(self.path.name + tail), "bad", self._clock)
-            self._complain(t(_NO_DATABASE, path=self.path, place=place))
+            self._log(t(_NO_DATABASE, path=self.path, place=place))
             return self._configured(sqlite3.connect(self.path, isolation_level=None, check_same_thread=False))
 
     def _configured(self, connection: "sqlite3.Connection") -> "sqlite3.Connection":

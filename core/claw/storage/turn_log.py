@@ -73,7 +73,7 @@ async def retry_until_written(write: Callable[[], None], log: Callable[[str], No
     """Call ``write``, which a turn cannot go on without, until it succeeds, with ever longer pauses. A turn that gave up
     would be resumed by the next start only, which may be weeks away.
 
-    :param complain: receives each error; None = the error is raised, because the caller can report it.
+    :param log: receives each error; None = the error is raised, because the caller can report it.
     """
     pause = _PAUSE_SECONDS
     while True:

@@ -30,9 +30,9 @@ class SessionUsage(msgspec.Struct, frozen=True):
         """Add a call outside the conversation (a summary, a memory flush): it costs, but is no part of the
         context.
         """
-        paid = self.plus(usage)
+        total = self.plus(usage)
         return msgspec.structs.replace(
-            paid,
+            total,
             last_input=self.last_input,
             last_cache_read=self.last_cache_read,
             last_cache_write=self.last_cache_write,

@@ -27,5 +27,5 @@ class ApprovalRule:
     def _names(self, tool: ToolTraits) -> bool:
         is_core = is_core_tool(tool.name, tool.plugin, self._suppliers)
         fact = ToolFact(tool.name, None if is_core else tool.plugin, supplier=tool.plugin)
-        reach, name = ToolMatcher((fact,)), normalise_tool_name(tool.name)
-        return any(name in reach.match(word) for word in self._words)
+        matcher, name = ToolMatcher((fact,)), normalise_tool_name(tool.name)
+        return any(name in matcher.match(word) for word in self._words)

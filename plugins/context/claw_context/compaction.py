@@ -58,11 +58,13 @@ _CROWDED_FACTOR = 1.2  # times the share of the window that the kept part may ta
 
 def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
     """Return the total of several calls; None when no service reported usage."""
-    paid = SessionUsage()
+    spent = SessionUsage()
     for usage in usages:
-        paid = paid.plus(usage)
+        spent = spent.plus(usage)
     return (
-        Usage(paid.input, paid.output, paid.cache_read, paid.cache_write, paid.total) if paid.total else None
+        Usage(spent.input, spent.output, spent.cache_read, spent.cache_write, spent.total)
+        if spent.total
+        else None
     )
 
 

@@ -29,12 +29,10 @@ KEPT_SECONDS = 2 * 24 * 3600.0
 _KINDS = {"image": "image", "audio": "audio", "video": "video"}
 _UNSAFE = re.compile(r"[^\w.\- ]+", re.UNICODE)
 
-Complain = Callable[[str], None]
+Log = Callable[[str], None]
 
 
-async def fetch_attachments(
-    inbound: Inbound, channel: Channel, fence: WorkspaceFiles, log: Complain
-) -> Inbound:
+async def fetch_attachments(inbound: Inbound, channel: Channel, fence: WorkspaceFiles, log: Log) -> Inbound:
     """Fetch the files of a message into the workspace; one that fails is marked as lost, and logged."""
     if not inbound.attachments or not hasattr(channel, "fetch"):
         return inbound

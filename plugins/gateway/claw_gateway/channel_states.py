@@ -16,7 +16,7 @@ from claw_gateway.process.report import ChannelReport, unserved_accounts
 
 def accounts_not_served(app: App) -> tuple[ChannelReport, ...]:
     """Return the accounts of the file that no channel serves."""
-    rows = unserved_accounts(app.config.settings, app.host.standings)
+    rows = unserved_accounts(app.config.settings, app.host.plugin_states)
     return tuple(one for one in rows if channel_key(one.name, one.account) not in app.registry.channels)
 
 
@@ -31,10 +31,10 @@ def newly_wrong(old: App, new: App) -> str:
     """Return why a plugin or an account that worked with the old file fails with the new one; empty when none
     does.
     """
-    loaded = {state.id for state in old.host.standings if state.state == LOADED}
+    loaded = {state.id for state in old.host.plugin_states if state.state == LOADED}
     faults = [
         str(PluginError(state.id, *state.fault_parts()))
-        for state in new.host.standings
+        for state in new.host.plugin_states
         if state.id in loaded and state.state == QUARANTINED and state.stage == "config"
     ]
     known = {key for key, one in old.registry.channels.items() if isinstance(one.value, UnavailableChannel)}

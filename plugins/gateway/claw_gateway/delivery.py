@@ -32,7 +32,7 @@ _UNKNOWN_NOTICE = (
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _MOST_PATIENCE = 900.0  # a longer pause that a service asks for is cut to this
 
-Complain = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 class _UnexpectedError(DeliveryError):
@@ -82,7 +82,7 @@ class OutboxDelivery:
         self,
         journal: Journal,
         channel_of: Callable[[Address], Channel | None],
-        log: Complain,
+        log: Log,
         timeouts: Timeouts,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:

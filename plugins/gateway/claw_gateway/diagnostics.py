@@ -110,7 +110,7 @@ async def service_findings(setup: Setup, only: str = "") -> list[Finding]:
     """
     found: list[Finding] = []
     async with App(setup) as app:
-        for row in _selected(list(configured_accounts(setup.config.settings, app.host.standings)), only):
+        for row in _selected(list(configured_accounts(setup.config.settings, app.host.plugin_states)), only):
             name, account = row["channel"], row["account"]
             key = _key(name, account)
             channel = app.registry.channel(name, account)

@@ -35,7 +35,7 @@ _FIND_SECONDS = 10.0
 _PLUGIN_SECONDS = 10.0
 _CHECKS_PER_SIGN = 16
 
-Complain = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class RelayedStream:
         turn: str,
         journal: Journal,
         visible: Callable[[str], str],
-        log: Complain,
+        log: Log,
         options: RelayOptions = RelayOptions(),
     ) -> None:
         self._channel, self._outbound, self._turn = channel, outbound, turn

@@ -55,7 +55,7 @@ def provider_capabilities(provider: Provider, settings: Settings, ref: ModelRef)
 def capabilities_of(setup: Setup, wanted: Mapping[ModelRef, str]) -> dict[ModelRef, ModelCapabilities]:
     """Return the capabilities of models, each given with the id of its plugin; only those plugins are loaded."""
     host = command_host()
-    ready = {one.id for one in host.standings if one.state == LOADED} & set(wanted.values())
+    ready = {one.id for one in host.plugin_states if one.state == LOADED} & set(wanted.values())
     providers: dict[str, Any] = {}
     for plugin in sorted(ready):
         for provider in (host.ask(plugin) or {}).get("register_providers", ()):

@@ -186,7 +186,7 @@ async def _two_turns(message: Inbound, agent: str) -> "tuple[tuple[TurnContext, 
         )  # fmt: skip
         second = await app.resolve_turn(other, options)
         return (first, second), [
-            state.fault_line() for state in app.host.standings if state.stage not in ("", "config")
+            state.fault_line() for state in app.host.plugin_states if state.stage not in ("", "config")
         ]
 
 

@@ -66,7 +66,7 @@ def _tell_plugin(case: dict[str, Any], home: Path) -> list[str]:
     view = PluginConfig(setup.config, name, HttpClients().client, home / "plugins" / name)
     host = Host(setup.plugin_states, lambda id: view, PluginHealth(home / "plugins"))
     assert host.ask(name) is None
-    [state] = [one for one in host.standings if one.id == name]
+    [state] = [one for one in host.plugin_states if one.id == name]
     assert state.stage == "config"
     return [f"{state.why}. {state.fix}"]
 

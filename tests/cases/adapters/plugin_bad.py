@@ -193,7 +193,7 @@ def _state(app: App, plugin: made.Made, may_be: set[Any]) -> str:
     """Return the plugin's state in the table's words; it is one of those that the row allows."""
     if plugin.state_of is None:
         return ""
-    state = STATES[{state.id: state.state for state in app.host.standings}[plugin.state_of]]
+    state = STATES[{state.id: state.state for state in app.host.plugin_states}[plugin.state_of]]
     assert state in may_be | set(plugin.also)
     return state
 
@@ -244,7 +244,7 @@ async def _was_refused(seen: Seen, wanted: bool) -> None:
 
 async def _restarts(seen: Seen, most: int) -> None:
     assert seen.odd.runs <= most
-    state = {one.id: one.state for one in seen.app.host.standings}["bad"]
+    state = {one.id: one.state for one in seen.app.host.plugin_states}["bad"]
     assert state == "quarantined", "it is started no more"
 
 

@@ -74,7 +74,7 @@ def state_of(harness, channel: str, account: str):
 
 
 def standing_of(harness, plugin: str) -> str:
-    (found,) = [one.state for one in harness.app.host.standings if one.id == plugin]
+    (found,) = [one.state for one in harness.app.host.plugin_states if one.id == plugin]
     return found
 
 

@@ -171,7 +171,7 @@ async def test_an_approver_that_cannot_take_the_runtime_is_quarantined_and_nothi
     approver = Failing(Decision("once"))
     async with harness_of(model, wipe, config=config, third=approver) as harness:
         await harness.send("clean up")
-        [state] = [one for one in harness.app.host.standings if one.id == "third"]
+        [state] = [one for one in harness.app.host.plugin_states if one.id == "third"]
     assert state.state == "quarantined" and "no pager" in state.why
     assert wipe.calls == [] and approver.requests == [] and MISSING in refusal(model)
 

@@ -206,7 +206,7 @@ async def test_a_plugin_with_a_route_is_served_on_the_same_listener_and_a_broken
     async with a_gateway(bell=Bell(), broken=Broken()) as (client, harness):
         said = await client.post("../hooks/bell", cast_to=dict, body={})
         assert said == {"rang": True}
-        standing = {one.id: one for one in harness.app.host.standings}["broken"]
+        standing = {one.id: one for one in harness.app.host.plugin_states}["broken"]
         assert (standing.state, standing.stage) == ("quarantined", "register")
 
 

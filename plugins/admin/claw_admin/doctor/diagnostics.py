@@ -63,11 +63,11 @@ def plugin_findings(context: DoctorContext) -> list[Finding]:
     :raises UsageError: a channel is named that does not exist, or no plugin checks channels.
     """
     with diagnostics_host(context.setup) as host:
-        broken = {one.id for one in host.standings if one.state == QUARANTINED}
+        broken = {one.id for one in host.plugin_states if one.state == QUARANTINED}
         asked = host.on_demand(HOOK)
         found = [
             Finding(one.id, one.stage, one.why, one.fix)
-            for one in host.standings
+            for one in host.plugin_states
             if one.state == QUARANTINED and one.id not in broken
         ]
         if context.channel:

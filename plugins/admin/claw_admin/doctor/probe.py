@@ -167,7 +167,7 @@ def main(plugin: str, folder: str) -> None:
     answers = host.ask(plugin)
     sys.stderr.write(f"\n{_END}\n")
     accesses.watching = False
-    state = next(one for one in host.standings if one.id == plugin)
+    state = next(one for one in host.plugin_states if one.id == plugin)
     contributions = answers or {}
     seen = ProbeResult(
         memory_kb=_memory_kb() - before,

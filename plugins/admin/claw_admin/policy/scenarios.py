@@ -67,11 +67,11 @@ def differences(
 
     An unknown name never counts as expected, because it may be misspelt.
     """
-    reach, standing = ToolMatcher(found.facts), {normalise_tool_name(name) for name in found.allowed_names}
+    matcher, standing = ToolMatcher(found.facts), {normalise_tool_name(name) for name in found.allowed_names}
 
     def named(words: Iterable[str]) -> set[str]:
         sets = (
-            reach.match(word) | TOOL_GROUPS.get(word, frozenset()) or {word}
+            matcher.match(word) | TOOL_GROUPS.get(word, frozenset()) or {word}
             for word in map(normalise_tool_name, words)
         )
         return set().union(*sets) - {PLUGINS_GROUP}
@@ -172,17 +172,17 @@ def active_rules(
     """Yield every gate and layer of a run, in order: its name, its rules, and the tools that it removes."""
     layers: dict[str, tuple[ActiveRule, ...]] = {}
     for one in (found, *found.fallbacks):
-        reach, model = ToolMatcher(one.loaded), "" if one is found else model_of(one)
+        matcher, model = ToolMatcher(one.loaded), "" if one is found else model_of(one)
         for layer in one.layers:
             known = layers.setdefault(layer.name, ())
-            rules = [rule for rule in _rules(layer, reach, config) if rule not in known]
+            rules = [rule for rule in _rules(layer, matcher, config) if rule not in known]
             layers[layer.name] = (*known, *(replace(rule, model=model) for rule in rules))
     for stage in (*OPENING_CHECKS, *LAYERS, *CLOSING_CHECKS):
         takes = tuple(name for name, ruling in found.rulings.items() if ruling.stage == stage)
         yield stage, layers.get(stage, ()), takes
 
 
-def _rules(layer: Layer, reach: ToolMatcher, config: Config) -> Iterator[ActiveRule]:
+def _rules(layer: Layer, matcher: ToolMatcher, config: Config) -> Iterator[ActiveRule]:
     if layer.profile:
         yield ActiveRule("profile", (layer.profile,), layer.key, layer.owner_id, config.line(layer.key))
     lists: dict[tuple[str, str, str], dict[str, None]] = {}
@@ -192,5 +192,5 @@ def _rules(layer: Layer, reach: ToolMatcher, config: Config) -> Iterator[ActiveR
                 kept = entry.key.rpartition(".")[2] or kind
                 lists.setdefault((kept, entry.key, entry.owner_id), {})[entry.word] = None
     for (kind, key, whose), words in lists.items():
-        narrows = kind != "allow" or restricts(layer, reach)
+        narrows = kind != "allow" or restricts(layer, matcher)
         yield ActiveRule(kind, tuple(words), key, whose, config.line(key) if key else None, narrows)
