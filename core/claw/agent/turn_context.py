@@ -23,7 +23,7 @@ from claw.contracts.extensions import ModelOptions, TurnLog
 from claw.contracts.messages import Inbound, Outbound, Receipt
 from claw.contracts.prompt import FULL, MINIMAL, ContextFile, PromptFacts, RenderedSection, join_sections
 from claw.contracts.provider import ModelCall, ModelRef, Request, SystemPrompt, ToolSpec
-from claw.contracts.tool import Sandbox, Tool, choose_sandbox
+from claw.contracts.tool import Sandbox, Tool
 from claw.host.calls import SectionCache
 from claw.host.isolation import describe_exception
 from claw.host.registry import BUILTIN, Registry
@@ -90,6 +90,7 @@ class Runtime:
     worker: PluginWorker
     rule_file_watch: Watch = field(default_factory=Watch)
     chat_api: Callable[[str, Inbound, Any, Any], ChatApi] | None = None
+    tested_sandboxes: set[str] = field(default_factory=set)
 
     def withdraw_requests(self, session_key: str) -> int:
         """Close the approval requests that a conversation waits for; return their number."""
@@ -170,9 +171,7 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
     models = candidates(asked, usual, fallbacks, aliases, named)  # claw's own choice is no fallback
     if not models:
         raise missing_model_error()
-    sandbox = choose_sandbox(
-        agent.settings.sandbox.mode, agent.settings.sandbox.backend or "", runtime.registry.sandboxes
-    )
+    sandbox = await _sandbox_of(agent, route, runtime)
     run_facts = RunFacts(
         agent_id=agent.id,
         channel=inbound.address.channel,
@@ -206,6 +205,45 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
         lambda: _fence(agent, workspace, runtime, *_of_chat(agent, route, facts.context_files, facts.is_private)),
         sandbox, facts.context_files, facts.is_private, keys,
     )  # fmt: skip
+
+
+async def _sandbox_of(agent: Agent, route: Route, runtime: Runtime) -> Sandbox | None:
+    """Return the sandbox of a turn; None when none is configured for it. Each is tested before its first use.
+
+    ``non-main`` leaves out the main session of the agent, for an owner alone.
+
+    :raises ClawError: one is configured, and none is installed or works here: the turn does not run without it.
+    """
+    settings, key = agent.settings.sandbox, runtime.config.settings.session.main_key.strip().lower() or "main"
+    is_main = route.owner and parse_key(route.session_key).rest == key
+    if settings.mode == "off" or (settings.mode == "non-main" and is_main):
+        return None
+    faults = []
+    for name, sandbox in runtime.registry.sandboxes.items():
+        if settings.backend not in (None, "", name):
+            continue
+        if name not in runtime.tested_sandboxes:
+            if why := await _fault_of(name, sandbox, runtime.worker):
+                faults.append(f"{name}: {why}")
+                continue
+            runtime.tested_sandboxes.add(name)
+        return sandbox
+    problem = "this agent runs in a sandbox, and no sandbox {wanted} is installed"
+    raise ClawError(
+        "this agent runs in a sandbox, and none works here: {why}" if faults else problem,
+        where="sandbox.mode",
+        fix="install a plugin that provides one, or set sandbox.mode: off",
+        wanted=settings.backend or "",
+        why="; ".join(faults),
+    )
+
+
+async def _fault_of(name: str, sandbox: Sandbox, worker: PluginWorker) -> str:
+    """Return the reason why a sandbox does not work here; empty when it does."""
+    try:
+        return str(await worker.call(sandbox.probe, seconds=worker.timeouts.hook_seconds, who=name))
+    except Exception as why:  # noqa: BLE001 - plugin code
+        return describe_exception(why)
 
 
 def _agent(inbound: Inbound, route: Route, runtime: Runtime, override: Override) -> Agent:

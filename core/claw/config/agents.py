@@ -181,7 +181,7 @@ class SandboxSettings(Section):
     """Isolation of the commands that an agent runs."""
 
     mode: Literal["off", "non-main", "all"] = Field(
-        "off", description="off, all, or all but the main session."
+        "off", description="off, all, or non-main: all but an owner in the agent's main session."
     )
     backend: str | None = Field(None, description="bubblewrap, docker, or another installed one.")
     tools: ToolLists | None = Field(None, description="Read as tools.sandbox.tools.")

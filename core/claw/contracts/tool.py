@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, overload
 
 from claw.contracts import tool_schema as args
-from claw.contracts.errors import ClawError
 from claw.contracts.text import truncate_blocks
 from claw.contracts.transcript import Image, Text
 from claw.i18n import t
@@ -96,27 +95,6 @@ class Sandbox(Protocol):
         ``workspace``.
         """
         ...
-
-
-def choose_sandbox(mode: str, wanted: str, there: Mapping[str, Sandbox]) -> Sandbox | None:
-    """Return the sandbox for a turn; None when none is configured. It never falls back to none silently.
-
-    :param mode: ``off``, ``all`` or ``non-main`` from ``sandbox.mode``.
-    :param wanted: ``sandbox.backend``; empty = any installed one.
-    :raises ClawError: one is configured and not installed.
-    """
-    if mode == "off":
-        return None
-    if wanted and wanted in there:
-        return there[wanted]
-    if not wanted and there:
-        return next(iter(there.values()))
-    raise ClawError(
-        "this agent runs in a sandbox, and no sandbox {wanted} is installed",
-        where="sandbox.mode",
-        fix="install a plugin that provides one, or set sandbox.mode: off",
-        wanted=wanted,
-    )
 
 
 THREADS = 8

@@ -138,9 +138,10 @@ def register_sandboxes(config: "PluginConfig") -> "Iterable[Sandbox]":
     environment)`` (the command line that runs ``argv`` with write access below ``workspace`` only).
 
     :when: for each command of an agent whose ``sandbox.mode`` asks for isolation.
-    :order: ``sandbox.backend`` names the one to use; else the first.
-    :limits: ``wrap`` is called in the turn's own thread: it must not block.
-    :failure: the command does not run.
+    :order: ``sandbox.backend`` names the one to use; else the first whose probe succeeds.
+    :limits: ``probe`` is asked before the first turn that needs it, for 10 seconds at most, and again after a failure.
+        ``wrap`` is called in the turn's own thread: it must not block.
+    :failure: the turn fails when no sandbox works; the command does not run when ``wrap`` raises.
     :default: ``sandbox.mode`` other than ``off`` is an error; commands never run without the isolation that is
         configured. Since 0.1.
 

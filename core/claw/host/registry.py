@@ -120,7 +120,7 @@ WANTED = {
     "register_providers": ("name", "stream", "credentials", "context_tokens"),
     "register_tools": ("name", "description", "run", "parameters"),
     "register_prompt_sections": ("name", "position", "render"),
-    "register_sandboxes": ("name", "wrap"),
+    "register_sandboxes": ("name", "probe", "wrap"),
     "register_provider_middleware": ("name", "wrap"),
     "register_model_selectors": ("name", "select", "credentials"),
     "register_context_engines": ("name", "wrap", "compact", "before_reset"),

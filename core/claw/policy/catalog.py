@@ -55,7 +55,7 @@ CHANNEL_DENY = {"voice": frozenset({"tts"})}
 """Channel → exact names of tools that make no sense there."""
 
 SANDBOX_ALLOW = (
-    *("exec", "process", "read", "write", "edit", "apply_patch"),
+    *("exec", "process", "read", "write", "edit", "apply_patch", "ls", "grep", "find"),
     *("sessions_list", "sessions_history", "sessions_send", "sessions_spawn", "subagents", "session_status"),
 )
 SANDBOX_DENY = ("browser", "canvas", "nodes", "cron", "gateway")
