@@ -178,7 +178,7 @@ async def run_turn(turn: Turn, runtime: Runtime, emit: Emit, replies: MakeReplie
     except ClawError as why:
         ending, failed = TurnEnded(turn.id, "failed", str(why)), why
         turn.stop_reason = getattr(why, "reason", "error")
-        turn.excuse = _EXCUSES.get(turn.stop_reason, lambda: "")()
+        turn.excuse = _EXCUSES.get(turn.stop_reason, lambda: turn.excuse)()
     except Exception as broken:  # noqa: BLE001 - a fault of ours, or of a plugin that no isolation caught: the turn ends all the same
         ending, failed = _internal_error(turn.id, broken), broken
     return await _end(turn, ending, context, runtime, emit_all, replies, failed)
@@ -271,14 +271,35 @@ async def _converse(
         tool_choice=_tool_choice(context, turn, start),
     )
     answer = (not missed and start.answer) or await run_loop(start.past, start.prompt, steps, start.pending)
+    return await _outcome(turn, answer or None, context, session, runtime, emit)
+
+
+async def _outcome(
+    turn: Turn,
+    answer: Assistant | None,
+    context: TurnContext,
+    session: BaseSession,
+    runtime: Runtime,
+    emit: Emit,
+) -> TurnEnded:
+    """Return the end of a turn whose loop returned. A limit that cut it off is said beside the answer."""
+    limits = []
     if answer and answer.stop_reason == "length" and answer.text.strip():
         turn.stop_reason = answer.stop_reason
-        turn.notices.append(t("the answer was cut off at the limit of its length; ask to continue"))
-        await emit(Notice(turn.notices[-1]))
+        limits.append(t("the answer was cut off at the limit of its length; ask to continue"))
+    if turn.ran_out:
+        most = context.agent.settings.max_turns
+        stopped = "the agent stopped after {count} model calls, the most for one message; ask it to continue"
+        turn.excuse = t(stopped, count=most)
+        limits.append(turn.excuse)
     tokens = silent_tokens(runtime.config.settings.messages.silent_token)
-    return turn_outcome(
+    ending = turn_outcome(
         turn.id, answer, session.unpaired_messages, turn.message.address, tokens, turn.ran_out
     )
+    for text in limits:
+        turn.notices.append(text)
+        await emit(Notice(text))
+    return ending
 
 
 def _is_answered(turn: Turn, session: BaseSession) -> bool:

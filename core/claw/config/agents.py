@@ -222,7 +222,7 @@ class AgentSettings(Section):
     )
     context_tokens: int | None = Field(None, ge=1000, description="Window; absent = the model's.")
     max_tokens: int | None = Field(None, ge=1, description="Longest answer.")
-    max_turns: int | None = Field(None, ge=1, description="Model calls per message; absent = no limit.")
+    max_turns: int | None = Field(200, ge=1, description="Model calls per message; null = no limit.")
     temperature: float | None = Field(None, ge=0, le=2)
     timeout_seconds: float | None = Field(None, gt=0, description="Longest turn.")
     history_limit: int | None = Field(None, ge=0, description="Earlier turns kept in a request; 0 = all.")
