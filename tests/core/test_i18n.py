@@ -215,7 +215,7 @@ async def test_the_menu_of_telegram_is_in_the_language_in_use() -> None:
             shown = menu_of(commands.menu())
         finally:
             i18n.use_language("en")
-    assert {"command": "stop", "description": "停止正在运行的一轮"} in shown
+    assert {"command": "stop", "description": "停止正在运行的回合"} in shown
     assert all(not one["description"].isascii() for one in shown)
 
 
@@ -285,4 +285,4 @@ def test_no_template_leaves_it_to_the_reader_whether_there_is_one_or_more() -> N
 
 def test_in_chinese_the_number_alone_is_said() -> None:
     i18n.use_language("zh")
-    assert i18n.t("{count:token|tokens}", count="1") == "1 个词元"
+    assert i18n.t("{count:token|tokens}", count="1") == "1 个 token"

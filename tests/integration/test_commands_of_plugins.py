@@ -68,12 +68,12 @@ def test_the_list_of_commands_is_made_from_manifests(machine):
     (machine.path[0] / "stranger_acme" / "__init__.py").write_text("open(__file__ + '.ran', 'w')\n")
     zh = machine.path[0] / "stranger_acme" / "locale" / "zh"
     zh.mkdir(parents=True)
-    (zh / "acme.json").write_text('{"Notes of yours.": "您的笔记。"}')
+    (zh / "acme.json").write_text('{"Notes of yours.": "你的笔记。"}')
 
     english, chinese = machine.claw("--help").out, machine.claw("--help", LANG="zh_CN.UTF-8").out
 
     assert "Notes of yours." in english and "Say what is wrong here" in english and "聊天" not in english
-    assert "您的笔记。" in chinese and "说明这里有什么问题" in chinese and "在此终端与代理对话" in chinese
+    assert "你的笔记。" in chinese and "说明这里有什么问题" in chinese and "在此终端与智能体对话" in chinese
     assert "Look twice." in machine.claw("plugins", "--help").out
     assert not [*machine.path[0].rglob("*.ran")]
 

@@ -155,7 +155,7 @@ def test_it_is_told_in_chinese_too(home):
         journal.accept(HELLO)
     words.use_language("zh")
     try:
-        assert "1 条消息在等待轮次" in claw("--stuck").stdout
+        assert "1 条消息在等待回合" in claw("--stuck").stdout
     finally:
         words.use_language("en")
 

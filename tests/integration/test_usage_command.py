@@ -136,7 +136,7 @@ def test_nobody_has_spent_anything_yet(tmp_path: Path, monkeypatch: pytest.Monke
 def test_it_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
     try:
-        assert run("--by", "agent").stdout.startswith("代理")
+        assert run("--by", "agent").stdout.startswith("智能体")
     finally:
         i18n.use_language("en")
 

@@ -14,7 +14,7 @@ TABLE = [
     ("auth --", "the command is missing. claw auth --help lists them", "缺少命令"),
     ("tools explain", "NAME is missing. usage: claw tools explain [OPTIONS] NAME", "缺少 NAME"),
     ("config set tools", "VALUE is missing. usage: claw config set [OPTIONS] KEY VALUE", "缺少 VALUE"),
-    ("status x y", "unexpected argument x y. usage: claw status [OPTIONS]", "这里不能写 x y"),
+    ("status x y", "unexpected argument x y. usage: claw status [OPTIONS]", "多余的参数 x y"),
     (
         "chat hello world",
         "claw chat [OPTIONS] [TEXT] (quote values that contain spaces)",
@@ -32,7 +32,7 @@ TABLE = [
     ("models status --json=yes", "--json takes no value. write --json alone", "--json 不带值"),
     ("tools list --depth x", "--depth: x is not a whole number", "x 不是整数"),
     ("tools list --depth -1", "--depth: -1 is too small: the minimum is 0", "最小是 0"),
-    ("sessions export x --to pdf", "--to: pdf is not one of: md, html, json", "pdf 不在其中：md, html, json"),
+    ("sessions export x --to pdf", "--to: pdf is not one of: md, html, json", "pdf 不是可选值：md, html, json"),
     ("sessions export x --to htm", "--to: htm is not one of: md, html, json. did you mean html?", "html"),
     ("auth add openai sk-secret", "claw auth add openai --name NAME", "claw auth add openai --name"),
 ]
