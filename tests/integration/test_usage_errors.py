@@ -32,7 +32,11 @@ TABLE = [
     ("models status --json=yes", "--json takes no value. write --json alone", "--json 不带值"),
     ("tools list --depth x", "--depth: x is not a whole number", "x 不是整数"),
     ("tools list --depth -1", "--depth: -1 is too small: the minimum is 0", "最小是 0"),
-    ("sessions export x --to pdf", "--to: pdf is not one of: md, html, json", "pdf 不是可选值：md, html, json"),
+    (
+        "sessions export x --to pdf",
+        "--to: pdf is not one of: md, html, json",
+        "pdf 不是可选值：md, html, json",
+    ),
     ("sessions export x --to htm", "--to: htm is not one of: md, html, json. did you mean html?", "html"),
     ("auth add openai sk-secret", "claw auth add openai --name NAME", "claw auth add openai --name"),
 ]
