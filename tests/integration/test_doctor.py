@@ -303,7 +303,7 @@ def machine(tmp_path: Path) -> Machine:
 def test_a_gateway_after_a_first_chat_is_sound(machine):
     said = machine.claw("doctor")
     assert said.code == 0
-    assert "no problems found" in said.err
+    assert "no problems found" in said.out
 
 
 def test_what_others_may_read_is_found_and_closed(machine):

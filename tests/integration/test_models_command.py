@@ -326,6 +326,17 @@ def test_a_model_is_not_ready_while_its_only_key_rests_wherever_it_is(home: Path
     assert told("models", "status")["ready"] is False
 
 
+def test_the_cooldown_of_a_service_without_a_key_is_shown(home: Path):
+    write(home, "toy/m", {"toy": {"type": "openai", "baseUrl": "http://127.0.0.1:9/v1"}})
+    assert "needs no key" in claw("models", "status").stdout
+    rests(home, "toy", Credential("none", ""), "server")
+
+    shown = claw("models", "status")
+    assert shown.exit_code == 1
+    assert re.search(r"paused for 1 min after a failure: server error", shown.stdout)
+    assert not json.loads(claw("models", "status", "--json").stdout)["ready"]
+
+
 async def test_a_probe_makes_one_call_with_each_key_and_one_that_answers_rests_no_longer(home: Path):
     import asyncio
 

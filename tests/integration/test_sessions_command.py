@@ -143,7 +143,7 @@ def test_what_was_last_heard_comes_first_whenever_a_summary_was_written(home: Pa
 
 def test_a_list_in_a_pipe_is_plain_and_a_home_without_conversations_says_so(home: Path) -> None:
     answer = claw("list")
-    assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "", "there are no conversations yet\n")
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "there are no conversations yet\n", "")
     wrote(home, MAIN, said("hello"))
     head, line = claw("list").stdout.splitlines()
     assert head.split("  ")[0] == "conversation" and line.split()[:3] == [MAIN, "1", "2"]
@@ -449,7 +449,7 @@ def test_a_hit_shows_the_command_that_shows_it_also_of_a_conversation_begun_anew
 def test_nothing_found_is_said_and_is_an_exit_code(home: Path) -> None:
     wrote(home, MAIN, said("hay"))
     answer = claw("search", "needle")
-    assert (answer.exit_code, answer.stdout, answer.stderr) == (1, "", "no matches\n")
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (1, "no matches\n", "")
     claw("delete", MAIN)
     assert claw("search", "hay").exit_code == 1
     assert told("search", "hay", "--deleted")["code"] == 0

@@ -72,7 +72,7 @@ def test_what_ended_well_is_listed_and_not_stuck(home):
         "t2": "silent",
     }
     assert told("--stuck") == (0, {"turns": [], "waiting": [], "notices": []})
-    assert claw("--stuck").stderr.strip() == "nothing is stuck"
+    assert claw("--stuck").stdout.strip() == "nothing is stuck"
 
 
 def test_a_turn_that_did_not_end_is_stuck(home):

@@ -56,8 +56,8 @@ def test_sums_of_the_last_month_by_day_and_all_together() -> None:
     assert len(lines) == 4
     assert lines[2].split()[1:] == ["1", "1,020", "50", "100", "$2.50"]
     assert lines[3].endswith(
-        "3 calls, 3,510 tokens, $3.50 and 1 call without a known price; 1 of them estimated, "
-        "because the service did not report usage"
+        "3 calls, 3,510 tokens, $3.50 and 1 call without a known price; 1 of them estimated: "
+        "the call was stopped, or the service did not report usage"
     )
 
 
@@ -128,7 +128,7 @@ def test_small_sums_are_shown_with_as_many_places_as_they_need() -> None:
 def test_nobody_has_spent_anything_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAW_HOME", str(tmp_path))
 
-    assert "no model call is recorded since" in run().stderr
+    assert "no model call is recorded since" in run().stdout
     assert not (tmp_path / "state.db").exists()
 
 

@@ -1,5 +1,7 @@
 """A command line that cannot be read is answered in claw's own words, in both languages, with exit code 2."""
 
+import json
+import re
 import sys
 
 import pytest
@@ -38,6 +40,18 @@ TABLE = [
         "pdf 不是可选值：md, html, json",
     ),
     ("sessions export x --to htm", "--to: htm is not one of: md, html, json. did you mean html?", "html"),
+    ("help plugins lst", "unknown command plugins lst. did you mean claw plugins list?", "没有命令"),
+    ("route explain --chat-type foo", "--chat-type: foo is not one of: direct, group, channel", "不在其中"),
+    (
+        "route explain --channel telegramm",
+        "--channel: there is no channel telegramm. did you mean telegram?",
+        "没有渠道 telegramm",
+    ),
+    ("sessions list --agent nobody", "there is no agent nobody. Agents: default", "nobody"),
+    ("sessions search x --agent nobody", "there is no agent nobody. Agents: default", "nobody"),
+    ("prompt show --mode foo", "--mode: foo is not one of: full, minimal, none", "不在其中"),
+    ("plugins new x --kind tol", "--kind: tol is not one of: tool, channel, provider, section", "tool"),
+    ("plugins doctor --budget-ms -3", "--budget-ms: -3 is too small: the minimum is 0", "最小是 0"),
     ("auth add openai sk-secret", "claw auth add openai --name NAME", "claw auth add openai --name"),
 ]
 ENGLISH = ("No such", "Missing", "Got unexpected", "Invalid value", "Input should", "requires", "Usage")
@@ -71,5 +85,82 @@ def test_what_may_be_a_key_is_never_said_back(monkeypatch, capsys):
     assert "sk-secret" not in said("auth add openai sk-secret", "C", monkeypatch, capsys)
 
 
-def test_with_json_too_the_error_stands_on_stderr_and_no_half_document_on_stdout(monkeypatch, capsys):
-    assert "did you mean --agent?" in said("models status --json --agnet x", "C", monkeypatch, capsys)
+def left(words, monkeypatch, capsys):
+    """Run ``claw WORDS``; return its exit code and what is on stdout and stderr."""
+    monkeypatch.setattr(sys, "argv", ["claw", *words])
+    with pytest.raises(SystemExit) as ended:
+        run()
+    return ended.value.code or 0, *capsys.readouterr()
+
+
+def test_with_json_an_error_is_also_one_document_on_stdout(monkeypatch, capsys):
+    code, out, err = left(["models", "status", "--json", "--agnet", "x"], monkeypatch, capsys)
+    assert err == "claw: unknown option --agnet. did you mean --agent?\n"
+    assert (code, json.loads(out)) == (2, {
+        "schemaVersion": 1, "kind": "error", "exitCode": 2, "where": "", "problem": "unknown option --agnet",
+        "fix": "did you mean --agent?",
+    })  # fmt: skip
+
+
+def test_the_document_of_an_error_masks_secrets_as_the_text_does(monkeypatch, capsys):
+    secret = "sk-ant-api03-" + "q7" * 20
+    code, out, err = left(["status", "--json", secret], monkeypatch, capsys)
+    assert code == 2
+    assert secret not in out + err
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+def test_an_empty_message_is_refused_before_anything_is_sent(text, monkeypatch, capsys):
+    assert left(["chat", text], monkeypatch, capsys) == (
+        2,
+        "",
+        "claw: there is nothing to say. claw chat 'your message'\n",
+    )
+
+
+@pytest.mark.parametrize("words", ["-h", "plugins -h", "plugins list -h", "memory search -h"])
+def test_h_is_help_everywhere(words, monkeypatch, capsys):
+    code, out, _ = left(words.split(), monkeypatch, capsys)
+    assert code == 0
+    assert out.split("\n")[1].strip().startswith("Usage: claw " + words.removesuffix("-h").strip())
+
+
+@pytest.mark.parametrize("words", ["", "plugins", "plugins list", "memory search"])
+def test_help_of_a_command_is_what_its_option_prints(words, monkeypatch, capsys):
+    asked = left(["help", *words.split()], monkeypatch, capsys)
+    assert asked == left([*words.split(), "--help"], monkeypatch, capsys)
+
+
+def test_help_names_values_in_capitals_and_none_for_flags(monkeypatch, capsys):
+    _, shown, _ = left(["pairing", "forget", "--help"], monkeypatch, capsys)
+    assert "claw pairing forget [OPTIONS] {PERSON}" in shown
+    assert re.search(r"--account +ACCOUNT ", shown)
+    assert "<bool>" not in shown
+
+
+def test_a_near_name_is_offered_only_when_it_is_near(monkeypatch, capsys):
+    assert left(["chat", "hello"], monkeypatch, capsys)[0] == 0
+    for name, advice in [
+        ("mian", "did you mean agent:default:main?"),
+        ("elsewhere", "elsewhere. claw sessions list"),
+    ]:
+        code, _, err = left(["sessions", "show", name], monkeypatch, capsys)
+        assert code == 2
+        assert advice in err
+    assert (
+        left(["tools", "call", "exce"], monkeypatch, capsys)[2] == "Tool exce not found. Did you mean exec?\n"
+    )
+    assert left(["tools", "call", "fly"], monkeypatch, capsys)[2] == "Tool fly not found\n"
+
+
+EMPTY = [
+    "approvals list", "auth list", "channels list", "logs", "mcp list", "pairing list", "sessions list",
+    "sessions list --aside", "skills list", "turns list", "turns list --stuck", "usage", "doctor",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", EMPTY)
+def test_a_list_without_rows_says_so_on_stdout(words, monkeypatch, capsys):
+    code, out, err = left(words.split(), monkeypatch, capsys)
+    assert (code, err) == (0, "")
+    assert out.strip()

@@ -10,7 +10,7 @@ from typing import Any
 
 from claw.agent.loop import Emit, PreparedCall
 from claw.agent.turn_context import Runtime, TurnContext
-from claw.contracts.errors import ToolError
+from claw.contracts.errors import ToolError, nearest
 from claw.contracts.events import Event, ToolProgress
 from claw.contracts.extensions import CallContext, Review, ToolTraits
 from claw.contracts.messages import ApprovalRequest, Decision, Inbound, Outbound, PlainChat, Receipt
@@ -264,7 +264,8 @@ def _why_not(name: str, judgement: Judgement) -> str:
     """Return the reason why a call has no tool, for the model: the key that decided, or that there is no such tool."""
     ruling = judgement.rulings.get(name)
     if ruling is None or ruling.allowed:
-        return f"Tool {name} not found"
+        near = nearest(name, [known for known, one in judgement.rulings.items() if one.allowed])
+        return f"Tool {name} not found" + (f". Did you mean {near}?" if near else "")
     return f"Tool {name} is not available here: {ruling.reason}"
 
 

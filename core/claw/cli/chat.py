@@ -69,8 +69,8 @@ def chat(
         )
     if text is None and not sys.stdin.isatty():
         text = sys.stdin.read().strip()
-        if not text:
-            raise UsageError("there is nothing to say", fix="claw chat 'your message'")
+    if text is not None and not text.strip():
+        raise UsageError("there is nothing to say", fix="claw chat 'your message'")
     options = TurnOptions(agent, session, model, tool_choice, folder, Path.cwd())
     with (
         reserved_stdout() if text is not None else nullcontext(sys.stdout) as out,

@@ -1,5 +1,6 @@
 """The end of a command that failed: a message on stderr and an exit code, never a traceback."""
 
+import json
 import os
 import signal
 import sys
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from claw import i18n
+from claw.cli.output import SCHEMA_VERSION
 from claw.contracts.errors import ClawError
 from claw.host import discovery
 
@@ -62,15 +64,13 @@ def report_error(why: BaseException) -> int:
 
         why = usage_error_of(why) or why
     if isinstance(why, ClawError):
-        sys.stderr.write(f"claw: {_safe(str(why))}\n")
-        return why.exit_code
+        return _fail(why.exit_code, str(why), problem=why.problem, where=why.where, fix=why.fix)
     if type(why).__name__ == "Exit":
         return int(getattr(why, "exit_code", 0))
     show = getattr(why, "format_message", None)
     if show is not None:
-        if message := show():  # without a command the help was shown, and there is nothing to add
-            sys.stderr.write(f"claw: {_safe(message)}\n")
-        return int(getattr(why, "exit_code", 2))
+        message, code = show(), int(getattr(why, "exit_code", 2))
+        return _fail(code, message) if message else code  # without a command the help was shown
     if os.environ.get("CLAW_DEBUG"):
         import traceback
 
@@ -81,11 +81,16 @@ def report_error(why: BaseException) -> int:
         kind=type(why).__name__,
         why=why,
     )
-    sys.stderr.write(f"claw: {_safe(text)}\n")
-    return 1
+    return _fail(1, text)
 
 
-def _safe(text: str) -> str:
+def _fail(code: int, text: str, **parts: str) -> int:
+    """Print an error on stderr and, with ``--json``, as a document of one line on stdout; return ``code``."""
     from claw.security.redaction import redact
 
-    return redact(text)
+    sys.stderr.write(f"claw: {redact(text)}\n")
+    if "--json" in sys.argv:
+        fields = {name: redact(part) for name, part in (parts or {"problem": text}).items()}
+        head = {"schemaVersion": SCHEMA_VERSION, "kind": "error", "exitCode": code}
+        print(json.dumps(head | fields, ensure_ascii=False))
+    return code

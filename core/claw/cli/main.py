@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from claw import __version__, i18n
 from claw.cli.errors import TERMINATION, exit_with, report_error
-from claw.cli.plugin_commands import LazyCommand, contributed_commands
+from claw.cli.plugin_commands import HELP_NAMES, LazyCommand, capitalize_values, contributed_commands
 from claw.host import discovery
 from claw.i18n import t
 
@@ -40,13 +40,14 @@ class CommandGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help in the language in use."""
+        capitalize_values(self)
         self.help, self.epilog = t(self.help or ""), t(self.epilog or "")
         super().format_help(ctx, formatter)
 
 
 app = typer.Typer(
     cls=CommandGroup, name="claw", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-    help="A plugin host for chat agents.",
+    help="A plugin host for chat agents.", context_settings={"help_option_names": HELP_NAMES},
     epilog="claw COMMAND --help tells more. Settings: CLAW_HOME (default ~/.claw)/config.yaml.",
 )  # fmt: skip
 

@@ -27,6 +27,8 @@ PACKAGE_OF = {
 }
 """Command → the package that provides it: for the hint when it is not installed."""
 
+HELP_NAMES = ["-h", "--help"]
+
 
 class LazyCommand(TyperCommand):
     """A command in a list: its code is imported when it runs.
@@ -50,11 +52,22 @@ class LazyCommand(TyperCommand):
         if isinstance(command, TyperGroup):
             for name, sub_command in contributed_commands(self._path).items():
                 command.commands.setdefault(name, sub_command)
+        capitalize_values(command)
         return command
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Import the command, and let it read its arguments."""
         return self.load().make_context(info_name, args, parent, **extra)
+
+
+def capitalize_values(command: Any) -> None:
+    """Name the values in the help of a command by capitals (``--agent AGENT``), as errors do; a flag has none."""
+    for param in command.get_params(typer.Context(command, help_option_names=HELP_NAMES)):
+        if not param.type_descriptor.is_choice:
+            param.metavar = "" if getattr(param, "is_flag", False) else param.name.rstrip("_").upper()
+    for sub_command in getattr(command, "commands", {}).values():
+        if not isinstance(sub_command, LazyCommand):
+            capitalize_values(sub_command)
 
 
 def contributed_commands(group: str = "") -> dict[str, LazyCommand]:

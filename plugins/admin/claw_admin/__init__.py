@@ -8,6 +8,7 @@ from claw import hookimpl
 _COMMANDS = {
     "completion": "setup.completion:completion",
     "doctor": "doctor.command:doctor",
+    "help": "setup.help:help_",
     "init": "setup.init:init",
     "policy": "policy.commands:app",
     "route": "policy.route:app",

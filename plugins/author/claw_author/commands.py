@@ -130,11 +130,12 @@ def _project(folder: Path) -> tuple[Manifest, list[linting.ManifestFinding]]:
 def _installed(plugin: str) -> tuple[Manifest, list[linting.ManifestFinding]]:
     known = {found.id: found for found in installed_plugins()}
     if plugin not in known:
+        near = nearest(plugin, known)
         raise UsageError(
             "{plugin} is neither a folder nor an installed plugin",
-            fix="did you mean {near}?" if known else "",
+            fix="did you mean {near}?" if near else "claw plugins list shows the installed ones",
             plugin=plugin,
-            near=nearest(plugin, known, 0) if known else "",
+            near=near,
         )
     found = known[plugin]
     if found.fault:

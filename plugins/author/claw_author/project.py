@@ -40,7 +40,9 @@ def find(folder: Path) -> Project:
         tree: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ClawError(
-            "there is no pyproject.toml in {folder}", fix="name the folder of a plugin", folder=folder
+            "there is no pyproject.toml in {folder}",
+            fix="name the folder of a plugin",
+            folder=folder.absolute(),
         ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
         raise ClawError("it cannot be read: {why}", where=str(file), why=why) from None

@@ -34,12 +34,10 @@ def files(plugin: str, kind: str) -> dict[str, str]:
     :raises UsageError: an unknown kind.
     """
     if kind not in KINDS:
+        near, kinds = nearest(kind, KINDS), ", ".join(KINDS)
+        fix = "did you mean {near}?" if near else ""
         raise UsageError(
-            "there is no kind {kind} to start from",
-            fix="did you mean {near}? There are {kinds}",
-            kind=repr(kind),
-            near=nearest(kind, KINDS, 0),
-            kinds=", ".join(KINDS),
+            "{word} is not one of: {known}", where="--kind", fix=fix, word=kind, known=kinds, near=near
         )
     snake = plugin.replace("-", "_")
     names = {

@@ -51,7 +51,7 @@ def usage(
         })  # fmt: skip
         return
     if not total:
-        typer.echo(t("no model call is recorded since {time}", time=_day(start)), err=True)
+        typer.echo(t("no model call is recorded since {time}", time=_day(start)))
     else:
         _show(by, rows, total[0], start)
     for cap, spent in caps:
@@ -70,7 +70,8 @@ def _show(by: str, rows: "Sequence[UsageSum]", total: "UsageSum", start: float) 
     )  # fmt: skip
     if total.guessed:
         text += t(
-            "; {count} of them estimated, because the service did not report usage", count=total.guessed
+            "; {count} of them estimated: the call was stopped, or the service did not report usage",
+            count=total.guessed,
         )
     typer.echo(text)
 

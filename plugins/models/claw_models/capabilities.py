@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from claw import ClawError, ConfigError, Finding, ModelRef, Provider, t, tool_mode_of
+from claw import ClawError, ConfigError, Credential, Finding, ModelRef, Provider, t, tool_mode_of
 from claw.runtime import LOADED, Settings, Setup, command_host
 
 
@@ -17,12 +17,14 @@ class ModelCapabilities:
     :param window: the size of its context window in tokens; None = unknown.
     :param needs_key: False = its service takes none.
     :param fault: why it cannot be called, whatever keys there are.
+    :param keyless: the credentials without a secret, by which failures of such a service are counted.
     """
 
     tools: str = ""
     context_tokens: int | None = None
     needs_key: bool = True
     fault: str = ""
+    keyless: tuple[Credential, ...] = ()
 
 
 def configured_capabilities(settings: Settings, ref: ModelRef) -> ModelCapabilities:
@@ -38,18 +40,20 @@ def configured_capabilities(settings: Settings, ref: ModelRef) -> ModelCapabilit
 
 def provider_capabilities(provider: Provider, settings: Settings, ref: ModelRef) -> ModelCapabilities:
     """Return what the model's provider says, overridden by the config file."""
-    mode, window, needs_key, fault = configured_capabilities(settings, ref).tools, None, True, ""
+    mode, window, fault = configured_capabilities(settings, ref).tools, None, ""
+    needs_key, keyless = True, tuple[Credential, ...]()
     try:
         mode = tool_mode_of(provider, ref.model, mode or None)
         window = provider.context_tokens(ref.model)
-        needs_key = all(key.secret for key in provider.credentials())
+        keyless = tuple(key for key in provider.credentials() if not key.secret)
+        needs_key = not keyless
     except ConfigError:  # a key cannot be read: the list of keys reports it
         pass
     except ClawError as why:
         fault = str(why)
     except Exception:  # noqa: BLE001 - third-party code; what it fails to say stays unknown
         pass
-    return ModelCapabilities(mode, window if isinstance(window, int) else None, needs_key, fault)
+    return ModelCapabilities(mode, window if isinstance(window, int) else None, needs_key, fault, keyless)
 
 
 def capabilities_of(setup: Setup, wanted: Mapping[ModelRef, str]) -> dict[ModelRef, ModelCapabilities]:

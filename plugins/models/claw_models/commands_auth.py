@@ -214,7 +214,7 @@ def _all_keys(setup: "Setup", agent: str, environ: Mapping[str, str]) -> Iterato
     with open_state(config.home) as database:
         keys, profiles = KeyPool(database), file.read()
         for key in profiles.keys:
-            rests = _cooldowns(keys, key.provider, key)
+            rests = cooldowns_of(keys, key.provider, key)
             yield KeyRow(key.provider, key.name, key.kind, file.path.name, file.agent, "", rests)
         for (provider, name), why in profiles.errors.items():
             yield KeyRow(provider, name, "-", file.path.name, file.agent, why)
@@ -229,14 +229,14 @@ def _all_keys(setup: "Setup", agent: str, environ: Mapping[str, str]) -> Iterato
                     state = t("the environment variable {name} is not set", name=missing) if missing else ""
                     key = Credential(name, "" if missing else _secret_text(secret), kind)
                     place = f"providers.{provider}.{place}"  # noqa: PLW2901
-                    yield KeyRow(provider, name, kind, place, "", state, _cooldowns(keys, provider, key))
+                    yield KeyRow(provider, name, kind, place, "", state, cooldowns_of(keys, provider, key))
         for line in providers_of(setup.found):
             variable = line.variable(environ)
             configured = config.settings.providers.get(line.name)
             if variable and not (configured and (configured.api_key or configured.auth_profiles)):
                 key = Credential("environment", environ[variable].strip())
                 yield KeyRow(
-                    line.name, "environment", "api_key", variable, "", "", _cooldowns(keys, line.name, key)
+                    line.name, "environment", "api_key", variable, "", "", cooldowns_of(keys, line.name, key)
                 )
 
 
@@ -248,7 +248,8 @@ def _forget_cooldowns(setup: "Setup", file: ProfileFile, provider: str, name: st
         KeyPool(database).forget(provider, file.agent, name)
 
 
-def _cooldowns(keys: "KeyPool", provider: str, key: Credential) -> dict[str, str]:
+def cooldowns_of(keys: "KeyPool", provider: str, key: Credential) -> dict[str, str]:
+    """Return the models for which a key cools down, each with the reason; the empty model means all models."""
     from claw_models.cooldown import describe_cooldown
 
     now = keys.clock.now()

@@ -3,14 +3,22 @@ choosing a model."""
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from claw import ClawError, ProviderError, UsageError, t
-from claw.runtime import AsJson, document, missing_key_error, table, unknown_key_error, variables_of
+from claw.runtime import (
+    AsJson,
+    document,
+    missing_key_error,
+    open_state,
+    table,
+    unknown_key_error,
+    variables_of,
+)
 
-from claw_models.commands_auth import key_rows, require_provider
+from claw_models.commands_auth import cooldowns_of, key_rows, require_provider
 
 if TYPE_CHECKING:
     from claw import Credential, ModelRef, Provider
@@ -224,13 +232,26 @@ def _states(
             {"key": row.name, "where": row.source, "state": row.state_for(ref.model) or "ready"}
             for row in rows
             if row.provider == ref.provider
-        ]
+        ] or list(_failing_without_key(setup, ref, one.keyless))
         ready = any(key["state"] == "ready" for key in keys) if keys else not one.needs_key
         found.append(
             {"model": str(ref), "ready": ready and not one.fault, "fault": one.fault or None, "needsKey": one.needs_key,
              "keys": keys, **_capability_data(one)}
         )  # fmt: skip
     return found
+
+
+def _failing_without_key(
+    setup: "Setup", ref: "ModelRef", keyless: "Iterable[Credential]"
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for a service that needs no key and has failed: until when it is not called, and why."""
+    from claw_models.key_pool import KeyPool
+
+    with open_state(setup.config.home) as database:
+        for credential in keyless:
+            rests = cooldowns_of(KeyPool(database), ref.provider, credential)
+            if why := rests.get("") or rests.get(ref.model):
+                yield {"key": "-", "where": "", "state": why}
 
 
 def _lack_of(setup: "Setup", agent: str, ref: "ModelRef") -> str:

@@ -44,9 +44,9 @@ def show(
         Literal["section", "plugin", "skill", "tool", "file"], typer.Option(help="Whose price to list.")
     ] = "section",
     mode: Annotated[
-        Literal["", "full", "minimal", "none"],
+        Literal["full", "minimal", "none"] | None,
         typer.Option(help="full, minimal (a sub-agent's) or none; default: as the conversation asks."),
-    ] = "",
+    ] = None,
     channel: ChannelOption = TERMINAL, account: AccountOption = "default",
     group: GroupOption = "", sender: SenderOption = "",
     text: Annotated[bool, typer.Option("--text", help="Print the prompt itself.")] = False,
@@ -54,7 +54,7 @@ def show(
 ) -> None:  # fmt: skip
     """Show each section of the prompt that a message (by default from here) would meet: owner, size, stable or not."""
     scenario = Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender)
-    context = asyncio.run(_turn_context(probe_message(scenario), agent, mode))
+    context = asyncio.run(_turn_context(probe_message(scenario), agent, mode or ""))
     if text and not as_json:
         typer.echo(context.system.whole)
         return

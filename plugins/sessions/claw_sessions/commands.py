@@ -55,14 +55,16 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List conversations, the newest first; exit 1 when one of them is damaged."""
-    found = [kept for kept in list_sessions(_home(), agent) if (kept.state in _CURRENT_STATES) != aside]
+    found = [
+        kept for kept in list_sessions(_home(), _agent_id(agent)) if (kept.state in _CURRENT_STATES) != aside
+    ]
     rows = [_session_data(kept) for kept in found[:limit]]
     if not aside:  # a summary or a command writes to a file too, so its time is not that of the last message
         rows.sort(key=lambda row: row["lastHeardAt"] or "", reverse=True)
     if as_json:
         document("sessions", {"total": len(found), "sessions": rows})
     elif not rows:
-        typer.echo(t("nothing was archived") if aside else t("there are no conversations yet"), err=True)
+        typer.echo(t("nothing was archived") if aside else t("there are no conversations yet"))
     else:
         head = [t("conversation"), t("channel"), t("messages"),
                 *([] if aside else [t("tokens, about"), t("last message")]), t("size"), t("state"),
@@ -74,6 +76,18 @@ def list_(
     if damaged and not as_json:
         typer.echo(t("claw sessions repair --all repairs damaged ones"), err=True)
     raise typer.Exit(code=int(damaged))
+
+
+def _agent_id(name: str) -> str:
+    """Return the id of an agent; one that left the config file is known by its conversations.
+
+    :raises UsageError: there is no such agent.
+    """
+    from claw.runtime import load_setup
+
+    if not name or (_home() / "agents" / name / "sessions").is_dir():
+        return name
+    return load_setup().config.agent(name).id
 
 
 @app.command()
@@ -136,12 +150,12 @@ def search(
 ) -> None:
     """Find words in all conversations, also those that were reset; exit 1 when there are none."""
     left_out = {"bak"} if deleted else {"bak", "deleted"}  # a bak is a copy
-    looked_at = [kept for kept in list_sessions(_home(), agent) if kept.state not in left_out]
+    looked_at = [kept for kept in list_sessions(_home(), _agent_id(agent)) if kept.state not in left_out]
     hits = find(looked_at, " ".join(text), limit, _clean)
     if as_json:
         document("session-search", {"query": " ".join(text), "hits": [*map(_hit_data, hits)]})
     elif not hits:
-        typer.echo(t("no matches"), err=True)
+        typer.echo(t("no matches"))
     else:
         for hit in hits:
             _print_hit(hit)

@@ -146,12 +146,14 @@ def _not_found(found: Sequence[SessionFile], name: str) -> UsageError:
         return UsageError(
             "there is no conversation {name}", fix="claw sessions list --aside shows archived ones", name=name
         )
-    return UsageError(
-        "there is no conversation {name}",
-        fix="did you mean {near}? claw sessions list shows them all",
-        name=name,
-        near=nearest(name, keys, 0),
+    by_word = {word: key for key in keys for word in (key, key.rpartition(":")[2])}
+    near = by_word.get(nearest(name, by_word) or "")
+    fix = (
+        "did you mean {near}? claw sessions list shows them all"
+        if near
+        else "claw sessions list shows them all"
     )
+    return UsageError("there is no conversation {name}", fix=fix, name=name, near=near)
 
 
 def _has_tail(kept: SessionFile, name: str) -> bool:

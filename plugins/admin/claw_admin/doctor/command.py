@@ -74,7 +74,8 @@ def plugins_doctor(
         bool, typer.Option("--cost", help="What each import costs, and its slowest chain.")
     ] = False,
     budget_ms: Annotated[
-        float | None, typer.Option("--budget-ms", help="What an import may cost, in ms; more is a finding.")
+        float | None,
+        typer.Option("--budget-ms", min=0, help="What an import may cost, in ms; more is a finding."),
     ] = None,
     fix: Fix = False,
     as_json: AsJson = False,
@@ -191,9 +192,7 @@ def _print_findings(found: Sequence[Finding], fixed: Sequence[str]) -> None:
         about = "" if names_a_key else f"{one.about}: "
         typer.echo(f"{mark}: {about}{one.problem}" + (f" ({one.fix})" if one.fix else ""))
     grave = sum(one.grave for one in found)
-    typer.echo(
-        t("{count:problem|problems} found", count=grave) if grave else t("no problems found"), err=True
-    )
+    typer.echo(t("{count:problem|problems} found", count=grave) if grave else t("no problems found"))
 
 
 def _costs(seen: dict[str, ProbeResult]) -> None:

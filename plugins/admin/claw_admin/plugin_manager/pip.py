@@ -181,11 +181,10 @@ def error_from_output(output: Sequence[str]) -> ClawError:
                 name=missing[1],
                 versions=versions[1],
             )
-        return ClawError(
-            "the index has no package {name}",
-            fix="check its name; a package that exists only as source needs --from-source",
-            name=missing[1],
-        )
+        fix = "check its name; a package that exists only as source needs --from-source"
+        if missing[1].startswith("claw-core"):  # what `claw upgrade` looks for
+            fix = "name a version, a wheel or a folder: claw upgrade --check --to FOLDER"
+        return ClawError("the index has no package {name}", fix=fix, name=missing[1])
     if conflict := re.search(r"The conflict is caused by:\n((?:[ \t]+.*\n?)+)", text):
         why = "; ".join(line.strip() for line in conflict[1].splitlines())
         return ClawError(

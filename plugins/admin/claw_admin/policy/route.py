@@ -3,10 +3,10 @@
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
-from claw import Address, Inbound, Sender, t
+from claw import Address, Inbound, Sender, UsageError, nearest, t
 from claw.runtime import (
     LOCAL_SENDER,
     TERMINAL,
@@ -18,6 +18,7 @@ from claw.runtime import (
     ConfigEdit,
     GroupOption,
     Route,
+    Setup,
     decide_admission,
     document,
     format_key,
@@ -46,7 +47,9 @@ def explain(
     chat: Annotated[str, typer.Option("--chat", help="Id of the chat; default: a direct chat with the sender.")] = "",
     sender: Annotated[str, typer.Option("--sender", help="Id of the person.")] = "",
     group: GroupOption = "",
-    chat_type: Annotated[str, typer.Option("--chat-type", help="direct, group or channel.")] = "",
+    chat_type: Annotated[
+        Literal["direct", "group", "channel"] | None, typer.Option("--chat-type", help="Kind of the chat.")
+    ] = None,
     thread: Annotated[str, typer.Option("--thread", help="Id of the thread or topic.")] = "",
     mention: Annotated[bool, typer.Option("--mention/--no-mention", help="It is addressed to us.")] = False,
     bot: Annotated[bool, typer.Option("--bot", help="The sender is a bot.")] = False,
@@ -54,6 +57,7 @@ def explain(
 ) -> None:  # fmt: skip
     """Say whether a message would be taken up, what decides, and where it would go. Exit code 0: it would; 1: not."""
     setup = load_setup()
+    _require_channel(channel, setup)
     kind = chat_type or ("group" if group else "direct")
     address = Address(channel, chat or group or sender, account, thread or None)
     person = Sender(sender, is_bot=bot) if sender or channel != TERMINAL else LOCAL_SENDER
@@ -66,6 +70,22 @@ def explain(
     else:
         typer.echo("\n".join(explanation_lines(verdict, destination, setup.config, edits, channel)))
     raise typer.Exit(code=0 if verdict.kind == "admitted" else 1)
+
+
+def _require_channel(channel: str, setup: Setup) -> None:
+    """Refuse a channel that neither the file nor an installed plugin names.
+
+    :raises UsageError: it is unknown; the nearest name is the fix.
+    """
+    declared = (name for one in setup.found if one.manifest for name in one.manifest.channels)
+    known = {TERMINAL, *setup.config.settings.channels, *declared}
+    if channel not in known:
+        near = nearest(channel, known)
+        fix = "did you mean {near}?" if near else "channels: {names}"
+        names = ", ".join(sorted(known))
+        raise UsageError(
+            "there is no channel {name}", where="--channel", fix=fix, name=channel, near=near, names=names
+        )
 
 
 def _paired(address: Address) -> frozenset[str]:

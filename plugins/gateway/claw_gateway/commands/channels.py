@@ -29,7 +29,7 @@ def list_(as_json: AsJson = False) -> None:
     if not found:
         from claw_gateway.process.run import no_channel_hint
 
-        typer.echo(no_channel_hint(setup), err=True)
+        typer.echo(no_channel_hint(setup))
         return
     columns = [t("channel"), t("account"), t("plugin"), t("state"), t("why")]
     rows = [
@@ -51,11 +51,11 @@ def status(as_json: AsJson = False) -> None:
         document("channels-status", {name: facts[name] for name in ("running", "pid", "stuck", "channels")})
     else:
         if seen.live_run is None or is_hung(seen):
-            typer.echo(f"{t('gateway')}: {status_line(seen)}", err=True)
+            typer.echo(f"{t('gateway')}: {status_line(seen)}")
         if channels:
             table(*channel_table(channels, seen.now))
         elif seen.live_run:
-            typer.echo(t("no channel listens"), err=True)
+            typer.echo(t("no channel listens"))
     wrong = seen.live_run is None or is_hung(seen) or any(one["state"] == "failed" for one in channels)
     raise typer.Exit(code=1 if wrong else 0)
 

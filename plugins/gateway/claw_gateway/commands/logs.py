@@ -56,7 +56,7 @@ def logs(
         if not newest and not follow:
             has_lines = path.exists() and path.stat().st_size
             template = "no line of {path} matches" if has_lines else "{path} is empty"
-            typer.echo(t(template, path=path), err=True)
+            typer.echo(t(template, path=path))
         for fields in newest:
             _show(fields, as_json)
         while follow:

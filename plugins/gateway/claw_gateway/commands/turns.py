@@ -57,7 +57,7 @@ def list_(
     if as_json:
         document("turns", found)
     elif not rows:
-        typer.echo(t("nothing is stuck") if stuck else t("no turn is recorded"), err=True)
+        typer.echo(t("nothing is stuck") if stuck else t("no turn is recorded"))
     else:
         columns = [t("turn"), t("began"), t("conversation"), t("outcome"), t("to send"), t("why")]
         table(
