@@ -321,7 +321,7 @@ BUDGETS = {
     "claw_context": 1575,
     "claw_discord": 2504,
     "claw_feishu": 4688,
-    "claw_gateway": 4460,
+    "claw_gateway": 4480,
     "claw_google": 471,
     "claw_http": 1344,
     "claw_http_sdk": 302,

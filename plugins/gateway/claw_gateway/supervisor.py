@@ -64,6 +64,7 @@ from claw_gateway.process.report import LOG_CONTEXT, ChannelReport, HealthReport
 from claw_gateway.queue import TurnQueue, cancel_tasks
 from claw_gateway.replies import block_key, quoted_message_id, replies_of_turn, silent_tokens_of, split_reply
 from claw_gateway.streaming import RelayedStream, RelayOptions, recover_streamed
+from claw_gateway.tool_log import with_tool_log
 
 MAX_WAITING = 10_000
 """Limit of accepted messages whose turn has not begun; beyond it channels wait in ``submit``."""
@@ -372,7 +373,8 @@ class ChannelServer:
         )  # fmt: skip
         replies: tuple[Outbound, ...] = ()
         try:
-            ended = await run_turn(turn, runtime, live.on_event, partial(self._replies, live, channel))
+            replies_of = partial(self._replies, live, channel)
+            ended = await run_turn(turn, runtime, with_tool_log(live.on_event), replies_of)
             replies = ended.replies
             if ended.failed:
                 runtime.log(ended.event.text)

@@ -22,6 +22,7 @@ def register_model_selectors(config: "PluginConfig") -> "Iterable[ModelSelector]
     )
     orders = {name: section.auth_order for name, section in config.settings.providers.items()}
     keys = KeyPool(config.database, config.clock, rules, orders, config.environ, config.learn_secrets)
+    keys.learn_secrets(config.state_dir.parents[1] / "agents")
     yield Failover(keys, config.section("models.wait", Wait).root)
 
 

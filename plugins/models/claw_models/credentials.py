@@ -7,7 +7,7 @@ the variable or keyring that does. A secret is never printed.
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -35,7 +35,8 @@ def ordered_keys(
     preferred: str = "",
     provider: str = "",
 ) -> tuple[Credential, ...]:
-    """Return the keys to try: those of ``order`` alone if it names any; else by kind, the least recently used first.
+    """Return the keys to try: those of ``order`` alone if it names any; else the agent's own before shared ones, each by
+    kind, the least recently used first.
 
     Keys that cool down come last, soonest first; ``preferred`` comes first even then. Keys of other providers, expired
     ones that cannot be renewed, and blank ones are left out; a service that needs no key has a single blank one.
@@ -58,9 +59,9 @@ def ordered_keys(
     return tuple(chosen)
 
 
-def _rank(key: Credential, uses: Mapping[str, KeyState]) -> tuple[int, float]:
+def _rank(key: Credential, uses: Mapping[str, KeyState]) -> tuple[bool, int, float]:
     kind = KINDS.index(key.kind) if key.kind in KINDS else len(KINDS)
-    return kind, uses[key.name].last_used if key.name in uses else 0.0
+    return not key.owner, kind, uses[key.name].last_used if key.name in uses else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +235,28 @@ def merged_keys(
     of_agent = [key for key in own if key.provider == provider]
     names = {key.name for key in of_agent}
     return (*of_agent, *(key for key in common if key.name not in names and (key.secret or not of_agent)))
+
+
+def changed_secrets(agents: Path, versions: dict[Path, Any]) -> Iterator[str]:
+    """Yield the secrets in the files of all agents that are new or have changed; what cannot be read is left out.
+
+    A tool of one agent can print the file of another one, so the secrets of all are masked. Keyrings are not read.
+
+    :param agents: the folder that contains the folder of each agent.
+    :param versions: file → its version when it was read last; updated here.
+    """
+    for path in agents.glob(f"*/{FILE}"):
+        file = ProfileFile(path.parent)
+        try:
+            if (seen := file.version) == versions.get(path):
+                continue
+            versions[path], tree = seen, file.tree()
+            entries = [entry for named in tree.get("profiles", {}).values() for entry in named.values()]
+            yield from (
+                str(entry[name]) for entry in entries for name in ("secret", "refresh") if name in entry
+            )
+        except (ClawError, OSError, AttributeError, TypeError):
+            continue
 
 
 def keyring() -> Any:

@@ -30,7 +30,7 @@ from claw_models.cooldown import (
     cooldown_error,
     half_open,
 )
-from claw_models.credentials import ProfileFile, Profiles, merged_keys, ordered_keys
+from claw_models.credentials import ProfileFile, Profiles, changed_secrets, merged_keys, ordered_keys
 from claw_models.oauth import OAuthRefresher
 
 _TABLE = """CREATE TABLE IF NOT EXISTS keys
@@ -97,6 +97,7 @@ class KeyPool:
         self._changed: dict[str, asyncio.Event] = {}
         self._queues: dict[tuple[str, ...], deque[asyncio.Event]] = {}
         self._files: dict[Path, tuple[float, Any, Profiles]] = {}
+        self._secret_versions: dict[Path, Any] = {}
         self._pins: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._announced: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
         self.logins = OAuthRefresher(self._environ, clock, learn)
@@ -154,7 +155,13 @@ class KeyPool:
                 version, profiles = seen, file.read()
                 self._learn(secret for key in profiles.keys for secret in (key.secret, key.refresh))
             self._files[folder] = now, version, profiles
+            self.learn_secrets(folder.parent)
         return profiles
+
+    def learn_secrets(self, agents: Path) -> None:
+        """Have the stored keys of all agents redacted, not only those of agents that have spoken."""
+        if secrets := [*changed_secrets(agents, self._secret_versions)]:
+            self._learn(secrets)
 
     # --- attempts
 
