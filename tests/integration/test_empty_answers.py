@@ -175,7 +175,7 @@ async def test_in_a_chat_everybody_else_reads_it_too_but_not_which_model(chat: A
     assert channel.shown == ["The model gave an empty answer. Please ask again."]
 
 
-@pytest.mark.parametrize("target", [{}, {"to": "chat-1"}, {"target": "fake:chat-1"}], ids=str)
+@pytest.mark.parametrize("target", [{}, {"target": "chat-1"}, {"target": "fake:chat-1"}], ids=str)
 async def test_what_the_message_tool_has_said_here_is_the_answer(chat: Any, target: dict[str, str]) -> None:
     channel, outcome = await chat(calls("message", message="The build is green.", **target), EMPTY)
 
@@ -183,7 +183,7 @@ async def test_what_the_message_tool_has_said_here_is_the_answer(chat: Any, targ
 
 
 async def test_what_the_message_tool_has_said_elsewhere_is_no_answer_here(chat: Any) -> None:
-    there = calls("message", message="hi", to="fake:chat-9")
+    there = calls("message", message="hi", target="fake:chat-9")
     channel, outcome = await chat(there, EMPTY, EMPTY, targets=["fake:chat-9"])
 
     assert outcome == "failed"

@@ -47,7 +47,7 @@ async def test_what_it_says_goes_through_the_ledger_and_is_not_said_again_at_the
 async def test_what_it_says_elsewhere_may_be_said_here_too(tmp_path):
     here, other = FakeChannel(), FakeChannel("other")
     green = "The build is green."
-    model = FakeProvider(calls("message", message=green, to="other:c9"), says(green))
+    model = FakeProvider(calls("message", message=green, target="other:c9"), says(green))
     async with served(model, here, other, home=tmp_path, targets=["other:c9"]):
         here.says("tell them how the build is", "u1")
         assert await here.until_shown() == [green]
@@ -56,7 +56,7 @@ async def test_what_it_says_elsewhere_may_be_said_here_too(tmp_path):
 
 async def test_another_chat_must_be_named_in_the_settings(tmp_path):
     here, other = FakeChannel(), FakeChannel("other")
-    model = FakeProvider(calls("message", message="hi", to="c9", channel="other"), says("I may not"))
+    model = FakeProvider(calls("message", message="hi", target="c9", channel="other"), says("I may not"))
     async with served(model, here, other, home=tmp_path):
         here.says("greet them", "u1")
         await here.until_shown()
@@ -66,7 +66,7 @@ async def test_another_chat_must_be_named_in_the_settings(tmp_path):
 
 async def test_in_a_chat_that_the_settings_name_it_speaks(tmp_path):
     here, other = FakeChannel(), FakeChannel("other")
-    model = FakeProvider(calls("message", message="hi", to="other:c9"), says("done"))
+    model = FakeProvider(calls("message", message="hi", target="other:c9"), says("done"))
     async with served(model, here, other, home=tmp_path, targets=["other:c9"]):
         here.says("greet them", "u1")
         await here.until_shown()
@@ -76,7 +76,7 @@ async def test_in_a_chat_that_the_settings_name_it_speaks(tmp_path):
 
 async def test_an_agent_whose_own_list_is_empty_may_write_nowhere_else(tmp_path):
     here, other = FakeChannel(), FakeChannel("other")
-    model = FakeProvider(calls("message", message="hi", to="other:c9"), says("I may not"))
+    model = FakeProvider(calls("message", message="hi", target="other:c9"), says("I may not"))
     agents = {"list": [{"id": "default", "tools": {"message": {"targets": []}}}]}
     async with served(model, here, other, home=tmp_path, targets=["other:c9"], agents=agents):
         here.says("greet them", "u1")
@@ -119,7 +119,7 @@ async def test_a_reply_quotes_the_question_and_a_reaction_goes_on_it_unless_anot
 
 async def test_a_reaction_elsewhere_names_its_message(tmp_path):
     here, other = FakeChannel(), FakeChannel("other")
-    model = FakeProvider(calls("message", action="react", emoji="👍", to="other:c9"), says("I did not"))
+    model = FakeProvider(calls("message", action="react", emoji="👍", target="other:c9"), says("I did not"))
     async with served(model, here, other, home=tmp_path, targets=["other:c9"]):
         here.says("like it", "u1")
         await here.until_shown()
@@ -204,7 +204,7 @@ async def test_the_same_chat_of_another_account_is_another_chat(action, tmp_path
     here, other = FakeChannel(), FakeChannel(account="work")
     more = {"message_id": "shown-1", "emoji": "x", "options": ["a", "b"], "action": action}
     model = FakeProvider(
-        calls("message", message="hi", to="chat-1", account="work", **more), says("I may not")
+        calls("message", message="hi", target="chat-1", account="work", **more), says("I may not")
     )
     async with served(model, here, other, home=tmp_path):
         here.says("greet them", "u1")

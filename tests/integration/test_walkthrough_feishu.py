@@ -231,7 +231,7 @@ def test_step_3_the_system_prompt_has_the_sections_in_order_and_ends_with_the_ru
     [runtime] = re.findall(r"^Runtime: (.+)$", volatile, re.M)
     facts = dict(part.split("=", 1) for part in runtime.split(" | "))
     expected = {
-        "agent": "coder", "session": f"agent:coder:feishu:direct:{PERSON}", "channel": "feishu", "thinking": "off",
+        "agent": "coder", "channel": "feishu", "thinking": "off",
         "model": "anthropic/claude-sonnet-4-6",
     }  # fmt: skip
     assert expected.items() <= facts.items()
@@ -240,7 +240,7 @@ def test_step_3_the_system_prompt_has_the_sections_in_order_and_ends_with_the_ru
 
 def test_step_3_nothing_of_the_message_stands_in_the_system_prompt(played: Played):
     system = "\n".join(block["text"] for block in played.requests[0]["system"])
-    for foreign in (SENTENCE, "张三", MESSAGE, CHAT):
+    for foreign in (SENTENCE, "张三", MESSAGE, CHAT, PERSON):
         assert foreign not in system
 
 

@@ -183,6 +183,7 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
     ).with_model(str(models[0]))
     judgement = runtime.rulings(run_facts, tuple(map(str, models[1:])))  # the nine layers
     tools = {runtime.facts[at].name: runtime.registry.tools[at] for at in judgement.positions}
+    tools = {name: one.among(tools) for name, one in tools.items()}
     facts = _prompt_facts(inbound, route, agent, tools, runtime, workspace)
     facts = replace(
         facts,
@@ -408,7 +409,9 @@ def _prompt_facts(
     secret = agent.settings.identity.owner_display_secret
     owners = (*settings.owners, *agent.settings.identity.owner_numbers)
     channel = runtime.registry.channel(inbound.address.channel, inbound.address.account)
-    meta = trusted_facts(inbound) if settings.prompt.inbound_meta == "system" else None
+    # In a group senders alternate, and each change would throw away the cached messages: see ``message_metadata``.
+    owner = route.owner and inbound.chat_type == "direct"
+    meta = trusted_facts(inbound, owner) if settings.prompt.inbound_meta == "system" else None
     return PromptFacts(
         agent=agent,
         mode=MINIMAL if parse_key(route.session_key).is_subagent else FULL,

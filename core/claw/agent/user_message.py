@@ -5,14 +5,12 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from claw.agent.turn_context import (
-    Runtime,
-    TurnContext,
-)
+from claw.agent.turn_context import Runtime, TurnContext
 from claw.config import Config
 from claw.contracts.errors import ClawError
 from claw.contracts.messages import AcceptedEvent, Inbound
 from claw.contracts.transcript import Image, Message, Text, User
+from claw.security.admission import configured_owners, is_owner
 from claw.security.untrusted_text import NAMES, inbound_context, metadata_before, trusted_facts, user_text
 from claw.security.workspace_fs import WorkspaceFiles
 
@@ -70,9 +68,12 @@ def message_metadata(taken: Sequence[Inbound], context: TurnContext, config: Con
 
 def _head(inbound: Inbound, config: Config) -> str:
     """Return the metadata before the person's words; the history keeps the plain words."""
-    if config.settings.prompt.inbound_meta != "user":
+    owner = is_owner(inbound.address.channel, inbound.sender, configured_owners(config.settings))
+    in_message = config.settings.prompt.inbound_meta == "user"
+    if not in_message and not (owner and inbound.chat_type != "direct"):
         return metadata_before(inbound)
-    return inbound_context(trusted_facts(inbound)) + "\n\n" + metadata_before(inbound)
+    facts = trusted_facts(inbound, owner) if in_message else {"sender_is_owner": True}
+    return inbound_context(facts) + "\n\n" + metadata_before(inbound)
 
 
 def pictures_of(inbound: Inbound, fence: Callable[[], WorkspaceFiles]) -> tuple[Image, ...]:

@@ -6,7 +6,7 @@ import contextvars
 import inspect
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -142,6 +142,7 @@ class Tool:
     :param timeout_seconds: None = no limit of its own.
     :param plugin: id of the plugin that registered it; set by the host, never by the plugin.
     :param close: awaited when claw stops, for a tool that keeps something running.
+    :param without: name of another tool → the form of this tool for runs that do not have the other one.
     """
 
     name: str
@@ -155,6 +156,12 @@ class Tool:
     timeout_seconds: float | None = None
     plugin: str = ""
     close: Callable[[], Awaitable[None]] | None = None
+    without: Mapping[str, "Tool"] = field(default_factory=dict)
+
+    def among(self, names: Container[str]) -> "Tool":
+        """Return the form of this tool for a run that has the tools ``names``."""
+        lacks = next((other for name, other in self.without.items() if name not in names), None)
+        return replace(lacks, plugin=self.plugin) if lacks else self
 
 
 class ApprovalCallback(Protocol):

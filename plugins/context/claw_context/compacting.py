@@ -44,6 +44,6 @@ class CompactingEngine:
         """Keep a long tool result in a file; return the line that names it."""
         path, lines = await store_result(folder, name, text)
         return (
-            f"\n[... {len(text) - limit} chars truncated; all {lines} lines, long ones broken, are in {path}: "
+            f"\n[... {len(text) - limit} chars truncated; all that was kept of it, {lines} lines, is in {path}: "
             f"use {READ_TOOL}]"
         )

@@ -43,10 +43,10 @@ _SAVED_TODAY_CHARS = 2000
 _SEPARATORS = re.compile(r"[\s,;]+")  # separates the words of a mark, the session's key among them
 
 _PROMPT = """\
-(From claw itself, not from a person.) This conversation is about to be made shorter. Save now what must outlive that: \
-decisions, facts, names, figures, preferences, promises and open tasks that are not in your memory yet, in the language \
-of the conversation. Use the tool write: for the file below it adds to the end, so write only what is new, and nothing \
-else can be changed now. Leave out what only mattered for a moment, and every secret."""
+(From claw itself, not from a person.) This conversation is about to be shortened. Do not answer the message above now; \
+you will be asked again. Save what must be kept: decisions, facts, names, figures, preferences, promises and open tasks \
+that are not in your memory yet, in the language of the conversation. Use the tool write: for the file below it appends, \
+so write only what is new; nothing else can be changed now. Leave out passing details, and every secret."""
 
 
 async def flush_before_reset(turn: TurnView, shared: SharedState) -> None:

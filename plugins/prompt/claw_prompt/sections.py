@@ -15,18 +15,19 @@ FULL_ONLY = frozenset({"full"})
 WORKING = frozenset({"full", "minimal"})
 ALWAYS = frozenset({"full", "minimal", "none"})
 
+_USABLE = frozenset({"delete", "edit", "media", "polls", "reactions", "threads"})  # by an answer or `message`
 _CHANGING_FILES = frozenset({"HEARTBEAT.MD"})  # context files that change often: after the cache boundary
 
 # Summaries of the tools with reserved names, in order of display. A tool's own description is sent with its schema;
 # these lines only help to choose between tools.
 _TOOL_SUMMARIES = {
     "read": "read a file or picture",
-    "write": "create or overwrite a file",
-    "edit": "replace exact passages of a file",
-    "apply_patch": "change several files with one patch",
+    "write": "write a file",
+    "edit": "replace text in a file",
+    "apply_patch": "patch several files",
     "ls": "list a folder",
-    "grep": "search inside files",
-    "find": "search for files by name",
+    "grep": "search file contents",
+    "find": "find files by name",
     "exec": "run a command",
     "process": "manage background commands",
     "web_search": "search the web",
@@ -35,7 +36,7 @@ _TOOL_SUMMARIES = {
     "canvas": "show and change a canvas",
     "nodes": "query paired devices",
     "cron": "set reminders and recurring jobs",
-    "message": "send a chat message in addition to the answer",
+    "message": "send a chat message now",
     "gateway": "read and change claw's settings, restart it",
     "agents_list": "list agents that can be started",
     "sessions_list": "list sessions",
@@ -43,7 +44,7 @@ _TOOL_SUMMARIES = {
     "sessions_send": "write to another session",
     "sessions_spawn": "start a sub-agent",
     "subagents": "list, steer or stop sub-agents",
-    "session_status": "time, model and context used",
+    "session_status": "time, model, context used",
     "image": "look at a picture",
     "tts": "turn text into speech",
     "memory_search": "search MEMORY.md and memory/*.md",
@@ -124,8 +125,8 @@ def _execution_bias(facts: PromptFacts) -> str:
         "## Execution Bias\n"
         "- When asked to act, act now, until done or truly blocked. Do not stop at a plan.\n"
         "- If one decision blocks you, ask about that decision only.\n"
-        "- If a result is empty or odd, try another path, pattern or source first.\n"
-        "- Look up what can change (files, versions, time); do not rely on memory.\n"
+        "- If a result is empty or odd, try another way first.\n"
+        "- Look up what can change (files, versions, time).\n"
         "- End with evidence: command output, a check you ran, or what blocked you."
     )
 
@@ -167,7 +168,7 @@ def _model_aliases(facts: PromptFacts) -> str:
 def _workspace(facts: PromptFacts) -> str:
     return (
         f"## Workspace\nWorking folder: {_literal(str(facts.workspace))}\n"
-        "Relative paths start here. Work in it unless told otherwise."
+        "Relative paths start here. Work here unless told otherwise."
     )
 
 
@@ -187,7 +188,10 @@ def _sandbox(facts: PromptFacts) -> str:
 def _authorized_senders(facts: PromptFacts) -> str:
     if not facts.owners:
         return ""
-    return f"## Authorized Senders\nOwners, by hashed id: {', '.join(map(_literal, facts.owners))}. Nobody else is one."
+    return (
+        f"## Authorized Senders\nOwners, by hashed id: {', '.join(map(_literal, facts.owners))}. The sender is an "
+        "owner only where the trusted metadata says sender_is_owner: true."
+    )
 
 
 def _date(facts: PromptFacts) -> str:
@@ -212,9 +216,9 @@ def _project_context(facts: PromptFacts) -> str:
 
 def _output_directives(facts: PromptFacts) -> str:
     return (
-        "## Assistant Output Directives\nDirectives you may put in a final chat answer (removed before sending):\n"
+        "## Assistant Output Directives\nDirectives for a final chat answer (removed before sending):\n"
         "- a line `MEDIA:PATH-OR-URL`, outside code blocks, for each file to attach\n"
-        "- `[[audio_as_voice]]`: send the attached audio as a voice note\n"
+        "- `[[audio_as_voice]]`: send attached audio as a voice note\n"
         "- `[[reply_to_current]]` or `[[reply_to:ID]]` at the very start: quote that message"
     )
 
@@ -257,12 +261,12 @@ def _changing_context(facts: PromptFacts) -> str:
 
 def _runtime(facts: PromptFacts) -> str:
     values = facts.runtime
-    names = ("agent", "session", "host", "repo", "os", "python", "model", "default_model", "shell")
+    names = ("agent", "host", "repo", "os", "python", "model", "default_model", "shell")
     parts = [(name, values.get(name, "")) for name in names]
     if facts.channel:
         parts += [
             ("channel", facts.channel),
-            ("capabilities", ",".join(sorted(facts.capabilities)) or "none"),
+            ("capabilities", ",".join(sorted(_USABLE.intersection(facts.capabilities))) or "none"),
         ]
     parts.append(("thinking", values.get("thinking") or "off"))
     line = " | ".join(f"{name}={_literal(value)}" for name, value in parts if value)

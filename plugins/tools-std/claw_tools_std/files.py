@@ -43,9 +43,13 @@ class TextPage:
 
 @tool
 def read(
-    context: ToolContext, file_path: str, offset: int | None = None, limit: int | None = None
+    context: ToolContext,
+    file_path: str,
+    offset: int | None = None,
+    limit: int | None = None,
+    column: int | None = None,
 ) -> ToolResult:
-    """Read a text file or picture. offset: first line, from 1; limit: how many lines."""
+    """Read a text file or picture. offset: first line, from 1; limit: how many lines; column: inside a long line."""
     data = _bytes(context, file_path)
     if mime := image_type(data):
         if len(data) > MOST_IMAGE_BYTES:
@@ -59,7 +63,10 @@ def read(
         return ToolResult(
             (words, Image(base64.b64encode(data).decode(), mime)), {"path": file_path, "mime": mime}
         )
-    page = paged(_text(data, file_path), offset or 1, limit or MOST_LINES, _page_chars(context))
+    whole, most = _text(data, file_path), _page_chars(context)
+    if column:
+        return ToolResult(part_of_line(whole, offset or 1, column, most), {"path": file_path})
+    page = paged(whole, offset or 1, limit or MOST_LINES, most)
     text = page.text
     if page.more:
         text += f"\n[{page.more} more lines; go on with offset={page.last + 1}]"
@@ -112,10 +119,10 @@ def edit(
 
 
 @tool
-def ls(context: ToolContext, path: str = ".") -> ToolResult:
+def ls(context: ToolContext, path: str | None = None) -> ToolResult:
     """List a folder; folders end with /, links with @."""
     marks = {"dir": "/", "link": "@", "file": "", "other": ""}
-    entries = context.files.entries(path)
+    entries = context.files.entries(path or ".")
     names = [entry.name + marks[entry.kind] for entry in entries]
     more = f"[{len(names) - MOST_ENTRIES} more; use find]\n" if len(names) > MOST_ENTRIES else ""
     details = [{"name": e.name, "kind": e.kind, "bytes": e.size_bytes} for e in entries[:MOST_ENTRIES]]
@@ -129,17 +136,11 @@ def paged(text: str, first: int, limit: int, most_chars: int) -> TextPage:
 
     :raises ToolError: the text has no line ``first``.
     """
-    lines = [f"{line}\n" for line in text.split("\n")]
-    lines[-1] = lines[-1].removesuffix("\n")
-    if len(lines) > 1 and not lines[-1]:
-        lines.pop()
-    start = max(first, 1) - 1
-    if start >= len(lines):
-        raise ToolError("the file has {count} lines; there is no line {first}", count=len(lines), first=first)
+    lines, start = _lines_from(text, first)
     shown: list[str] = []
     used = 0
-    for line in lines[start : start + max(limit, 1)]:
-        short = _short_line(line)
+    for number, line in enumerate(lines[start : start + max(limit, 1)], start + 1):
+        short = _short_line(line, number)
         if shown and used + len(short) > most_chars:
             break
         shown.append(short)
@@ -147,6 +148,36 @@ def paged(text: str, first: int, limit: int, most_chars: int) -> TextPage:
     last = start + len(shown)
     whole = "".join(shown)
     return TextPage(whole.removesuffix("\n") if last < len(lines) else whole, last, len(lines) - last)
+
+
+def part_of_line(text: str, first: int, column: int, most_chars: int) -> str:
+    """Return line ``first`` from character ``column`` (1-based) on, as far as it fits ``most_chars``.
+
+    :raises ToolError: there is no such line, or no such character in it.
+    """
+    lines, start = _lines_from(text, first)
+    line = lines[start].removesuffix("\n")
+    end = column - 1 + most_chars
+    if not 0 < column <= len(line):
+        raise ToolError(
+            "line {line} has {count} characters; there is no column {column}",
+            line=start + 1,
+            count=len(line),
+            column=column,
+        )
+    return line[column - 1 : end] + (_rest_of_line(len(line), start + 1, end) if end < len(line) else "")
+
+
+def _lines_from(text: str, first: int) -> tuple[list[str], int]:
+    """Return all lines with their ends, and the index of line ``first``."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    lines[-1] = lines[-1].removesuffix("\n")
+    if len(lines) > 1 and not lines[-1]:
+        lines.pop()
+    start = max(first, 1) - 1
+    if start >= len(lines):
+        raise ToolError("the file has {count} lines; there is no line {first}", count=len(lines), first=first)
+    return lines, start
 
 
 def changed(text: str, old: str, new: str, everywhere: bool, label: str, path: str) -> tuple[str, list[int]]:
@@ -292,11 +323,17 @@ def _text(data: bytes, path: str) -> str:
     return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
 
 
-def _short_line(line: str) -> str:
+def _short_line(line: str, number: int) -> str:
     if len(line) <= MOST_LINE_CHARS:
         return line
     end = "\n" if line.endswith("\n") else ""
-    return f"{line[:MOST_LINE_CHARS]} [... {len(line) - MOST_LINE_CHARS} more chars in this line]{end}"
+    rest = _rest_of_line(len(line) - len(end), number, MOST_LINE_CHARS)
+    return f"{line[:MOST_LINE_CHARS]}{rest}{end}"
+
+
+def _rest_of_line(size: int, number: int, shown: int) -> str:
+    """Return the note behind the shown part of a long line: how to read the rest."""
+    return f" [... {size - shown} more chars in this line; go on with offset={number}, column={shown + 1}]"
 
 
 def _page_chars(context: ToolContext) -> int:

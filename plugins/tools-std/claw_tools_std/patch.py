@@ -58,7 +58,9 @@ class PatchStep:
 
 @tool(effects="once", parallel=False)
 def apply_patch(context: ToolContext, input: str) -> ToolResult:
-    """Change several files at once, all or none: *** Begin Patch … *** Update File: a … @@ … *** End Patch"""
+    """Change files, all or none: *** Begin Patch; per file *** Add File: PATH (lines +TEXT), *** Delete File: PATH or
+    *** Update File: PATH (hunks: @@, then lines " same", "-old", "+new"); *** End Patch
+    """
     steps = parsed(input)
     files = context.files
     before: dict[str, bytes | None] = {}

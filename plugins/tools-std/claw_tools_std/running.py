@@ -28,16 +28,22 @@ class Output:
         self._half = max(limit // 2, 1)
         self._head = bytearray()
         self._tail = bytearray()
-        self.total = 0
+        self.total = self.lines = 0
 
     def add(self, data: bytes) -> None:
         """Append output."""
         self.total += len(data)
+        self.lines += data.count(b"\n")
         free = self._half - len(self._head)
         self._head += data[:free]
         self._tail += data[free:] if free < len(data) else b""
         if len(self._tail) > 2 * self._half:
             del self._tail[: -self._half]
+
+    @property
+    def is_whole(self) -> bool:
+        """True if no part of the output was dropped."""
+        return self.total <= len(self._head) + min(len(self._tail), self._half)
 
     def text(self, start: int = 0) -> str:
         """Return the output from byte ``start`` on, as far as it was kept."""

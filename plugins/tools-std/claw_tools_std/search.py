@@ -44,7 +44,7 @@ class SearchBudget:
 def grep(
     ctx: ToolContext,
     pattern: str,
-    path: str = ".",
+    path: str | None = None,
     glob: str | None = None,
     ignore_case: bool | None = None,
     context: int | None = None,
@@ -56,7 +56,7 @@ def grep(
     around = min(max(context or 0, 0), 20)
     lines: list[str] = []
     found = 0
-    for shown, data in _texts(ctx, path, globs.only(glob), budget):
+    for shown, data in _texts(ctx, path or ".", globs.only(glob), budget):
         for block in _blocks(_decoded(data), compiled, around, budget):
             if around and lines:
                 lines.append("--")
@@ -73,10 +73,10 @@ def grep(
 
 
 @tool
-def find(context: ToolContext, pattern: str, path: str = ".", limit: int | None = None) -> ToolResult:
+def find(context: ToolContext, pattern: str, path: str | None = None, limit: int | None = None) -> ToolResult:
     """Find files by glob (*.py, src/**/*.ts), as rg --files -g does."""
     budget = SearchBudget(max(limit or 500, 1))
-    top = _normalized(path)
+    top = _normalized(path or ".")
     lines: list[str] = []
     for below, _ in globs.seen(
         top, globs.only(pattern), context.files.entries, context.files.read, budget.go_on

@@ -3,7 +3,7 @@
 import asyncio
 import atexit
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,6 +59,15 @@ class ShellTools:
     def tools(self) -> tuple[Tool, Tool]:
         """Return exec and process."""
 
+        async def foreground(
+            context: ToolContext,
+            command: str,
+            timeout: float | None = None,
+            workdir: str | None = None,
+            pty: bool | None = None,
+        ) -> ToolResult:
+            return await self._exec(context, command, timeout, workdir or ".", bool(pty), False)
+
         async def run(
             context: ToolContext,
             command: str,
@@ -79,14 +88,17 @@ class ShellTools:
         ) -> ToolResult:
             return await self._process(context, action, session_id, data, offset, limit)
 
+        about = "Run a command in the workspace. timeout: seconds; workdir: folder; pty: with a terminal"
+        alone = tool(name="exec", description=f"{about}.", effects="once", parallel=False, close=self.close)
+        exec_ = tool(
+            name="exec",
+            description=f"{about}; background: return at once, go on with `process`.",
+            effects="once",
+            parallel=False,
+            close=self.close,
+        )
         return (
-            tool(
-                name="exec",
-                description="Run a command in the workspace; timeout in seconds; background hands it to process.",
-                effects="once",
-                parallel=False,
-                close=self.close,
-            )(run),
+            replace(exec_(run), without={"process": alone(foreground)}),
             tool(
                 name="process",
                 description="Look after background commands: list, poll (news), log (lines), write (data), kill.",
@@ -142,7 +154,7 @@ class ShellTools:
                 code = await started.wait()
         except TimeoutError:
             await started.kill()
-            text = f"{_said(started.output.text())}[stopped after {seconds:g} s; raise timeout or use background]"
+            text = f"{_said(started.output.text())}[stopped after {seconds:g} s; raise timeout]"
             details: dict[str, Any] = {"exitCode": None, "timedOut": True}
             return ToolResult(text, details, is_error=True, most_chars=settings.max_output_chars)
         except BaseException:
@@ -153,6 +165,10 @@ class ShellTools:
             code or len(text) > settings.max_output_chars
         ):  # of a truncated output with an exit status, show the end
             text += f"[{_ended(code)}]"
+        if not started.output.is_whole:
+            text += (
+                f"\n[{started.output.lines} lines in all; the middle was dropped: write to a file to keep it]"
+            )
         details = {"exitCode": code, "bytes": started.output.total}
         return ToolResult(
             text or "(no output)", details, is_error=code != 0, most_chars=settings.max_output_chars

@@ -12,41 +12,42 @@ Action = Literal["send", "reply", "react", "edit", "delete", "poll"]
 @tool(effects="once", parallel=False)
 async def message(  # noqa: PLR0917 - a tool's parameters are passed by name
     context: ToolContext,
-    message: str = "",
-    action: Action = "send",
+    message: str | None = None,
+    action: Action | None = None,
     attachments: list[str] | None = None,
-    target: str = "",
-    to: str = "",
-    channel: str = "",
-    account: str = "",
-    message_id: str = "",
-    emoji: str = "",
-    remove: bool = False,
+    target: str | None = None,
+    channel: str | None = None,
+    account: str | None = None,
+    message_id: str | None = None,
+    emoji: str | None = None,
+    remove: bool | None = None,
     options: list[str] | None = None,
 ) -> ToolResult:
-    """Say something here now; or react, edit, delete, poll, as the service can.
+    """Send (default) a message to this chat now; or react, edit, delete or poll where `capabilities` lists it.
 
-    :param attachments: files of the workspace
-    :param target: another chat
-    :param options: of a poll
+    :param attachments: workspace files
+    :param target: id of another chat
+    :param message_id: the message acted on
+    :param emoji: for react
+    :param remove: undo the reaction
+    :param options: for poll
     """
-    talk = context.talk
-    where = talk.resolve_address(target or to, channel, account)
-    ids: tuple[str, ...] = (message_id,) if message_id else ()
+    action = action or "send"
+    talk, text, id = context.talk, message or "", message_id or ""
+    where = talk.resolve_address(target or "", channel or "", account or "")
+    ids: tuple[str, ...] = (id,) if id else ()
     if action in ("send", "reply"):
-        ids = await _said(context, message, tuple(attachments or ()), where, action, message_id)
+        ids = await _said(context, text, tuple(attachments or ()), where, action, id)
     elif action == "react":
-        await talk.react(_required(emoji, "emoji", action), message_id, remove, where)
+        await talk.react(_required(emoji or "", "emoji", action), id, bool(remove), where)
     elif action == "edit":
-        await talk.edit(
-            _required(message_id, "message_id", action), _required(message, "message", action), where
-        )
+        await talk.edit(_required(id, "message_id", action), _required(text, "message", action), where)
     elif action == "delete":
-        await talk.delete(_required(message_id, "message_id", action), where)
+        await talk.delete(_required(id, "message_id", action), where)
     else:
         if len(options or ()) < 2:
             raise ToolError("a poll needs at least two options")
-        ids = await talk.poll(_required(message, "message", action), options or (), where)
+        ids = await talk.poll(_required(text, "message", action), options or (), where)
     done = {"send": "Sent", "reply": "Sent", "react": "Reacted", "edit": "Edited", "delete": "Deleted"}
     count = f" with {len(attachments)} attachments" if attachments else ""
     return ToolResult(f"{done.get(action, 'Asked')}{count}.", {"action": action, "messageIds": list(ids)})

@@ -187,10 +187,10 @@ def test_files_that_change_on_their_own_stand_behind_the_cache_boundary():
 def test_the_last_line_says_where_it_runs_and_empty_parts_vanish():
     given = facts(
         channel="feishu",
-        capabilities=("threads", "edit"),
+        capabilities=("threads", "edit", "idempotent", "names", "typing"),
         runtime={
             "agent": "coder",
-            "session": "s1",
+            "session": "agent:coder:feishu:direct:ou_1",
             "os": "Linux",
             "python": "3.11",
             "shell": "",
@@ -201,7 +201,7 @@ def test_the_last_line_says_where_it_runs_and_empty_parts_vanish():
     line = next(line for line in whole(given).splitlines() if line.startswith("Runtime: "))
 
     assert line == (
-        "Runtime: agent=coder | session=s1 | os=Linux | python=3.11 | model=a/b | channel=feishu"
+        "Runtime: agent=coder | os=Linux | python=3.11 | model=a/b | channel=feishu"
         " | capabilities=edit,threads | thinking=off"
     )
 

@@ -40,7 +40,24 @@ async def test_a_page_is_small_enough_that_its_hint_survives_the_models_limit(be
 async def test_one_very_long_line_is_cut_and_says_so(bench):
     bench.put("min.js", "x" * 100_000)
     text = await bench.ok("read", file_path="min.js")
-    assert len(text) < 3000 and "98000 more chars in this line" in text
+    assert len(text) < 3000
+    assert text.endswith("98000 more chars in this line; go on with offset=1, column=2001]")
+
+
+async def test_a_long_line_is_read_to_its_end_by_columns(bench):
+    words = "".join(f"{number:06d}" for number in range(30_000))
+    bench.put("one.json", f"[\n{words}\n]\n")
+    read, column = "", 1
+    while True:
+        text = await bench.ok("read", file_path="one.json", offset=2, column=column)
+        part, cut, rest = text.partition(" [... ")
+        read += part
+        if not cut:
+            break
+        assert "go on with offset=2, column=" in rest
+        column = int(rest.rpartition("=")[2].removesuffix("]"))
+    assert read == words
+    assert "180000 characters" in await bench.refused("read", file_path="one.json", offset=2, column=180_001)
 
 
 async def test_a_picture_is_shown_as_a_picture(bench):

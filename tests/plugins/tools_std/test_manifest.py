@@ -64,7 +64,7 @@ def test_all_of_it_takes_few_bytes_of_every_request(bench):
     ]
     assert len(json.dumps(specs, ensure_ascii=False, separators=(",", ":")).encode()) <= MOST_BYTES
     for tool in bench.tools.values():
-        assert 20 <= len(tool.description) <= 120
+        assert 20 <= len(tool.description) <= 200
 
 
 def test_what_a_crash_may_repeat_and_what_runs_alone_is_declared(bench):

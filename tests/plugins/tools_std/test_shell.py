@@ -202,6 +202,12 @@ async def test_output_beyond_all_measure_loses_its_middle(bench):
     use(bench, mode="full")
     text = await bench.ok("exec", command="yes 123456789 | head -n 500000; echo end")
     assert 850_000 < len(text) < 950_000 and "bytes left out" in text and "end\n[exit code 0]" in text
+    assert text.endswith("[500001 lines in all; the middle was dropped: write to a file to keep it]")
+
+
+async def test_output_that_is_kept_whole_counts_no_lines(bench):
+    use(bench, mode="full")
+    assert "lines in all" not in await bench.ok("exec", command="seq 1 100000")
 
 
 async def test_with_a_pty_the_program_sees_a_terminal_and_its_colours_are_taken_off(bench):

@@ -13,7 +13,7 @@ async def test_a_message_goes_to_the_conversation_with_its_files(bench):
 
 
 async def test_a_message_can_go_elsewhere_and_quote_what_it_answers(bench):
-    await bench.ok("message", action="reply", message="hi", to="chat-2", channel="other", message_id="m9")
+    await bench.ok("message", action="reply", message="hi", target="chat-2", channel="other", message_id="m9")
 
     assert bench.talk.acts == [("send", ("hi", (), Address("other", "chat-2"), "m9"))]
 
@@ -23,7 +23,7 @@ async def test_a_reply_quotes_the_message_that_is_answered_unless_another_is_nam
 
     assert bench.talk.acts == [("send", ("hi", (), HERE, "message-1"))]
     assert "reply needs message_id" in await bench.refused(
-        "message", action="reply", message="hi", to="chat-2"
+        "message", action="reply", message="hi", target="chat-2"
     )
 
 
