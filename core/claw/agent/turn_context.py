@@ -409,8 +409,9 @@ def _prompt_facts(
     secret = agent.settings.identity.owner_display_secret
     owners = (*settings.owners, *agent.settings.identity.owner_numbers)
     channel = runtime.registry.channel(inbound.address.channel, inbound.address.account)
-    # In a group senders alternate, and each change would throw away the cached messages: see ``message_metadata``.
-    owner = route.owner and inbound.chat_type == "direct"
+    owner = (
+        route.owner and inbound.chat_type == "direct"
+    )  # in a group the message says it: the cache stays valid
     meta = trusted_facts(inbound, owner) if settings.prompt.inbound_meta == "system" else None
     return PromptFacts(
         agent=agent,

@@ -331,13 +331,8 @@ def tool(
             return await _in_thread(function, values)
 
         named = name or function.__name__
-        return Tool(
-            named,
-            description or args.first_paragraph(function) or named.replace("_", " "),
-            schema,
-            run,
-            **traits,
-        )
+        about = description or args.first_paragraph(function) or named.replace("_", " ")
+        return Tool(named, about, schema, run, **traits)
 
     return make if function is None else make(function)
 

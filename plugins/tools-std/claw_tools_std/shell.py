@@ -161,18 +161,15 @@ class ShellTools:
             await started.kill()
             raise
         text = _said(started.output.text())
-        if (
-            code or len(text) > settings.max_output_chars
-        ):  # of a truncated output with an exit status, show the end
+        if code or len(text) > settings.max_output_chars:  # of a truncated output show the end
             text += f"[{_ended(code)}]"
         if not started.output.is_whole:
             text += (
                 f"\n[{started.output.lines} lines in all; the middle was dropped: write to a file to keep it]"
             )
         details = {"exitCode": code, "bytes": started.output.total}
-        return ToolResult(
-            text or "(no output)", details, is_error=code != 0, most_chars=settings.max_output_chars
-        )
+        most = settings.max_output_chars
+        return ToolResult(text or "(no output)", details, is_error=code != 0, most_chars=most)
 
     def _check_free_slot(self, conversation: str, allowed: bool) -> None:
         if not allowed:
