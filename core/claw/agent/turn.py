@@ -369,9 +369,8 @@ async def _reset_if_stale(
         return
     if not is_fresh(policy, last, session.now, zone_of(context.agent.settings.user_timezone)):
         past = session.messages
-        await before_reset(
-            RunningTurn(Caller(turn.id, message, context, runtime, emit), session, past, len(past))
-        )
+        caller = Caller(turn.id, message, context, runtime, emit)
+        await before_reset(RunningTurn(caller, session, past, len(past)))
         await session.reset()
         await emit(Notice(t("new conversation: the previous one had expired")))
 

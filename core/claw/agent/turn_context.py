@@ -409,9 +409,7 @@ def _prompt_facts(
     secret = agent.settings.identity.owner_display_secret
     owners = (*settings.owners, *agent.settings.identity.owner_numbers)
     channel = runtime.registry.channel(inbound.address.channel, inbound.address.account)
-    owner = (
-        route.owner and inbound.chat_type == "direct"
-    )  # in a group the message says it: the cache stays valid
+    owner = route.owner and inbound.chat_type == "direct"  # in a group the message itself says it
     meta = trusted_facts(inbound, owner) if settings.prompt.inbound_meta == "system" else None
     return PromptFacts(
         agent=agent,

@@ -88,11 +88,8 @@ def pictures_of(inbound: Inbound, fence: Callable[[], WorkspaceFiles]) -> tuple[
     left_bytes = _PICTURES_BYTES
     for file in inbound.attachments:
         mime = file.mime or mimetypes.guess_type(file.name)[0] or ""
-        if (
-            not (file.kind == "image" or mime.startswith("image/"))
-            or not file.path
-            or len(found) == MAX_PICTURES
-        ):
+        is_picture = file.kind == "image" or mime.startswith("image/")
+        if not is_picture or not file.path or len(found) == MAX_PICTURES:
             continue
         most = min(left_bytes, PICTURE_BYTES)
         try:
