@@ -47,8 +47,8 @@ async def test_a_stopped_command_does_not_advise_the_background() -> None:
 @pytest.mark.parametrize(
     ("called", "answer"),
     [
-        ("Peek", "Tool Peek not found; did you mean peek?"),
-        ("peak", "Tool peak not found; did you mean peek?"),
+        ("Peek", "Tool Peek not found. Did you mean peek?"),
+        ("peak", "Tool peak not found. Did you mean peek?"),
         ("teleport", "Tool teleport not found"),
     ],
 )
