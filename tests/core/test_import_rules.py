@@ -336,7 +336,7 @@ BUDGETS = {
     "claw_openai": 666,
     "claw_prompt": 810,
     "claw_prompted_tools": 884,
-    "claw_provider_sdk": 1208,
+    "claw_provider_sdk": 1216,
     "claw_sessions": 1300,
     "claw_skills": 397,
     "claw_telegram": 2280,

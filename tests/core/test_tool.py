@@ -199,6 +199,22 @@ def test_an_explicit_schema_may_take_null_and_further_arguments():
     assert validate(free, {"a": None, "b": 1}) == ({"a": None, "b": 1}, "")
 
 
+@pytest.mark.parametrize(
+    ("form", "good", "bad"),
+    [
+        ("email", "ann@example.org", "ann"),
+        ("date", "2026-11-23", "next Monday"),
+        ("ipv4", "192.0.2.7", "192.0.2.700"),
+        ("uuid", "f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "f81d4fae"),
+    ],
+)
+def test_a_format_that_the_schema_names_is_checked(form, good, bad):
+    schema = {"type": "object", "properties": {"value": {"type": "string", "format": form}}}
+    one = Tool("tool", "", schema, lambda arguments, context: None)
+    assert validate(one, {"value": good})[1] == ""
+    assert form in validate(one, {"value": bad})[1]
+
+
 def test_a_schema_that_is_none_is_the_tools_fault_and_no_address_in_it_is_asked():
     broken = Tool("broken", "", {"type": "object", "properties": {"a": {"type": 5}}}, _echo, plugin="acme")
     remote = Tool(

@@ -4,8 +4,10 @@ import asyncio
 import itertools
 import threading
 import time
+from dataclasses import replace
 
 import pytest
+from claw.host.isolation import DEFAULT_TIMEOUTS
 from claw.host.worker import PluginWorker
 
 
@@ -56,3 +58,22 @@ async def test_a_step_that_blocks_the_worker_does_not_block_claw(worker):
 
     assert max(b - a for a, b in itertools.pairwise(beats)) < 3
     assert await worker.call(lambda: "a new one", seconds=20) == "a new one"
+
+
+async def test_a_plugin_that_was_late_twice_is_left_out_and_asked_again_after_a_pause():
+    worker = PluginWorker(replace(DEFAULT_TIMEOUTS, late_pause_seconds=0.3))
+    try:
+        for _ in range(2):
+            with pytest.raises(TimeoutError, match="within"):
+                await worker.call(asyncio.Event().wait, seconds=0.05, who="slow")
+        with pytest.raises(TimeoutError, match="did not answer 2 times"):
+            await worker.call(lambda: "here", seconds=20, who="slow")
+        assert await worker.call(lambda: "here", seconds=20, who="other") == "here"
+        await asyncio.sleep(0.35)
+        assert await worker.call(lambda: "here", seconds=20, who="slow") == "here"
+        with pytest.raises(TimeoutError, match="within"):
+            await worker.call(asyncio.Event().wait, seconds=0.05, who="slow")
+        with pytest.raises(TimeoutError, match="did not answer 3 times"):
+            await worker.call(lambda: "here", seconds=20, who="slow")
+    finally:
+        worker.close()

@@ -314,7 +314,7 @@ def _compiled(schema: Mapping[str, Any]) -> Any:
     kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     kind.check_schema(dict(schema))
     # An empty registry: a third-party schema must not make us fetch an address.
-    return kind(schema, registry=referencing.Registry())
+    return kind(schema, registry=referencing.Registry(), format_checker=kind.FORMAT_CHECKER)
 
 
 def _describe_error(error: Any, arguments: dict[str, Any]) -> str:

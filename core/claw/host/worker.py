@@ -43,6 +43,7 @@ class PluginWorker:
         self._on_task_error = overheard
         self._loops: dict[str, asyncio.AbstractEventLoop] = {}
         self._timeouts: Counter[str] = Counter()
+        self._left_out_until: dict[str, float] = {}
 
     async def call(
         self, step: Callable[..., Any | Awaitable[Any]], *values: Any, seconds: float, who: str = ""
@@ -50,12 +51,13 @@ class PluginWorker:
         """Call ``step`` in the loop of plugin ``who``, sync or async, and wait at most ``seconds`` for its
         answer.
 
-        :param who: the plugin that is called; after ``Timeouts.late_times`` late calls it is not called again.
+        :param who: the plugin that is called; after ``Timeouts.max_timeouts`` late calls it is left out for a while.
         :raises TimeoutError: it did not answer; if it blocks its loop, that loop is abandoned.
         :raises Escaped: it raised an exception that would end the process. All other exceptions pass through.
         """
-        if who and self._timeouts[who] >= self.timeouts.max_timeouts:
-            raise TimeoutError(f"it did not answer {self._timeouts[who]} times, and is not asked again")
+        late, clock = self._timeouts[who], asyncio.get_running_loop().time
+        if who and late >= self.timeouts.max_timeouts and clock() < self._left_out_until[who]:
+            raise TimeoutError(f"it did not answer {late} times, and is asked again later")
         loop = self._loop_of(who)
 
         async def call() -> Any:
@@ -74,6 +76,7 @@ class PluginWorker:
             if job.answer.done() and not job.answer.cancelled():
                 raise  # the plugin raised it
             self._timeouts[who] += 1
+            self._left_out_until[who] = clock() + self.timeouts.late_pause_seconds
             job.cancel()
             if not await _is_responsive(loop, self.timeouts.worker_seconds):
                 self._loops.pop(who, None)  # abandon the thread that the plugin blocks

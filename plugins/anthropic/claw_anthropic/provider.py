@@ -86,6 +86,7 @@ class Anthropic(VendorProvider):
             service=f"{self.name}/{request.model}",
             patience=self._patience,
             secret=request.credential.secret if request.credential else "",
+            prepare=lambda: self._clients.get(request.credential),
         )
 
     def _make(self, sdk: Any, secret: str) -> Any:

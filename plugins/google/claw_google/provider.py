@@ -98,6 +98,7 @@ class Google(VendorProvider):
             service=f"{self.name}/{request.model}",
             patience=self._patience,
             secret=request.credential.secret if request.credential else "",
+            prepare=lambda: self._clients.get(request.credential),
         )
 
     async def _post(self, raw: Any, model: str, content: bytes) -> Any:

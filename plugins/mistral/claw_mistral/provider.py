@@ -89,6 +89,7 @@ class Mistral(VendorProvider):
             service=f"{self.name}/{request.model}",
             patience=self._patience,
             secret=request.credential.secret if request.credential else "",
+            prepare=lambda: self._clients.get(request.credential),
         )
 
     async def _post(self, client: Any, key: Credential | None, content: bytes) -> Any:

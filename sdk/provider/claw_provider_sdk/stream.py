@@ -93,16 +93,22 @@ async def stream_answer(
     service: str,
     patience: StreamTimeouts,
     secret: str = "",
+    prepare: Callable[[], Awaitable[object]] | None = None,
 ) -> AsyncIterator[ModelEvent]:
     """Send one request and yield the answer as it arrives; the last event is ``Finished``.
 
     :param ask: makes the one request, body unread.
     :param service: ``provider/model``, for errors.
     :param secret: the key in use; it is masked in errors.
+    :param prepare: awaited before the time limits begin, such as the import of the vendor's SDK: it takes seconds on a
+        slow machine, and the service does not cause them.
     :raises ProviderError: and nothing else, apart from cancellation.
     """
     watch = StreamDeadline(patience)
     try:
+        if prepare:
+            await prepare()
+            watch.start()
         with watch.timeout():
             answer = await _send(ask)
         try:

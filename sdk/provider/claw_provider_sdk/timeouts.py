@@ -43,10 +43,14 @@ class StreamDeadline:
 
     def __init__(self, patience: StreamTimeouts) -> None:
         self._now, self._patience = asyncio.get_running_loop().time, patience
-        began = self._now()
-        self._end = began + patience.total_seconds
-        self.deadline = min(began + patience.begin_seconds, self._end)
         self._begun, self._alarm = False, ReusableTimeout()
+        self.start()
+
+    def start(self) -> None:
+        """Start the limits now: the call is about to be made."""
+        began = self._now()
+        self._end = began + self._patience.total_seconds
+        self.deadline = min(began + self._patience.begin_seconds, self._end)
 
     def close(self) -> None:
         """Cancel the timer at the end of the call."""

@@ -231,6 +231,38 @@ async def test_a_service_that_never_begins_is_given_up():
     assert error.value.reason == "timeout"
 
 
+async def test_the_import_of_an_sdk_does_not_count_as_waiting_for_the_service():
+    prepared = []
+
+    async def prepare() -> None:
+        await asyncio.sleep(0.3)
+        prepared.append(True)
+
+    async def ask() -> Said:
+        return Said(b'data: "a"\n\ndata: true\n\n')
+
+    patience = StreamTimeouts(begin_seconds=0.2)
+    events = [
+        event
+        async for event in stream_answer(ask, Words(), service="acme/m", patience=patience, prepare=prepare)
+    ]
+    assert prepared and isinstance(events[-1], Finished)
+
+
+async def test_an_sdk_that_cannot_be_imported_is_a_provider_error():
+    async def prepare() -> None:
+        raise ProviderError("the SDK is not installed", reason="unknown")
+
+    async def ask() -> Said:
+        raise AssertionError
+
+    with pytest.raises(ProviderError, match="not installed"):
+        async for _ in stream_answer(
+            ask, Words(), service="acme/m", patience=StreamTimeouts(), prepare=prepare
+        ):
+            pass
+
+
 # --- addresses, arguments, ids ---
 
 
