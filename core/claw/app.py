@@ -42,12 +42,12 @@ from claw.host import discovery
 from claw.host.calls import FIX
 from claw.host.discovery import installed_plugins
 from claw.host.health import PluginHealth
-from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded, within
+from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
 from claw.host.manager import Host
 from claw.host.manifest import InstalledPlugin
 from claw.host.registry import Contribution, HookRules, Registry, kept_channels
 from claw.host.state import PluginState, choose_default_model, config_key_errors, declared_tools, owned_models
-from claw.host.worker import PluginWorker
+from claw.host.worker import PluginWorker, within
 from claw.i18n import t
 from claw.policy.catalog import CORE_TOOLS, TOOL_GROUPS
 from claw.policy.engine import judge_tools

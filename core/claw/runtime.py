@@ -68,10 +68,7 @@ _NAMES = {
         "LOCK_FILE FileDamage dist_info_folders expected_hashes "
         "find_record normalise_distribution record_damages unusable_lock"
     ),
-    "claw.host.isolation": (
-        "DEFAULT_TIMEOUTS ReusableTimeout Timeouts describe_exception in_loop is_own_exit reserved_stdout "
-        "run_bounded within"
-    ),
+    "claw.host.isolation": "DEFAULT_TIMEOUTS Timeouts describe_exception reserved_stdout run_bounded",
     "claw.host.manager": "Host",
     "claw.host.manifest": (
         "KIND_OF_HOOK InstalledPlugin Manifest ProviderDeclaration ToolDeclaration "
@@ -80,7 +77,7 @@ _NAMES = {
     "claw.host.overlay": ("CURRENT_LINK EDITABLE_FILE GATEWAY_LOCK LAYERS_FOLDER METADATA_FILE STAGED_LINK"),
     "claw.host.registry": "BUILTIN Contribution HookRules SLOTS account_of channel_key hook_problems",
     "claw.host.state": "PluginState require_plugins",
-    "claw.host.worker": "check_and_run",
+    "claw.host.worker": "ReusableTimeout check_and_run in_loop is_own_exit within",
     # Tool policy
     "claw.policy.catalog": "PLUGINS_GROUP TOOL_GROUPS matches_pattern normalise_tool_name",
     "claw.policy.decision": "Judgement",

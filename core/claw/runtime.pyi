@@ -232,14 +232,10 @@ from claw.host.integrity import (
 )
 from claw.host.isolation import (
     DEFAULT_TIMEOUTS as DEFAULT_TIMEOUTS,
-    ReusableTimeout as ReusableTimeout,
     Timeouts as Timeouts,
     describe_exception as describe_exception,
-    in_loop as in_loop,
-    is_own_exit as is_own_exit,
     reserved_stdout as reserved_stdout,
     run_bounded as run_bounded,
-    within as within,
 )
 from claw.host.manager import (
     Host as Host,
@@ -278,7 +274,11 @@ from claw.host.state import (
     require_plugins as require_plugins,
 )
 from claw.host.worker import (
+    ReusableTimeout as ReusableTimeout,
     check_and_run as check_and_run,
+    in_loop as in_loop,
+    is_own_exit as is_own_exit,
+    within as within,
 )
 from claw.i18n import (
     LANGUAGES as LANGUAGES,

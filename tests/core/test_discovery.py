@@ -102,6 +102,11 @@ def test_while_it_holds_nothing_but_the_index_is_read(home, place):
     assert [one.id for one in installed_plugins(home)] == ["acme"]
 
 
+def test_a_process_decodes_the_index_once(home, place):
+    installed_plugins(home)
+    assert installed_plugins(home) is installed_plugins(home)
+
+
 def test_an_installed_and_an_uninstalled_plugin_are_noticed(home, place):
     installed_plugins(home)
 

@@ -253,7 +253,7 @@ LAZY_IMPORTS = {
         "claw.host.integrity": "tomllib",
         "claw.host.manifest": "importlib importlib.metadata",
         "claw.host.overlay": "claw claw.contracts.errors claw.storage.files fcntl pathlib",
-        "claw.host.state": "claw.host.isolation claw.policy.subjects",
+        "claw.host.state": "claw.host.isolation claw.host.worker claw.policy.subjects",
         "claw.i18n": "importlib",
         "claw.storage.database": "sqlite3",
     },
@@ -262,7 +262,6 @@ LAZY_IMPORTS = {
             "claw.config claw.config.checks claw.config.editor claw.config.loader claw.host.discovery "
             "claw.host.state claw.policy.catalog claw.security.http_client"
         ),
-        "claw.cli.plugin_commands": "claw.host.manager",
         "claw.config.plugin_view": "claw.storage.database",
         "claw.security.http_client": "claw.security.http_transport",
     },
@@ -304,11 +303,11 @@ def test_an_import_inside_a_function_of_core_is_in_the_table_with_its_reason() -
 
 BUDGETS = {
     "claw": 681,
-    "claw.agent": 2398,
-    "claw.cli": 1240,
+    "claw.agent": 2402,
+    "claw.cli": 1252,
     "claw.config": 2318,
     "claw.contracts": 1613,
-    "claw.host": 2535,
+    "claw.host": 2522,
     "claw.policy": 1067,
     "claw.security": 1645,
     "claw.storage": 1370,
@@ -321,7 +320,7 @@ BUDGETS = {
     "claw_context": 1575,
     "claw_discord": 2504,
     "claw_feishu": 4688,
-    "claw_gateway": 4480,
+    "claw_gateway": 4486,
     "claw_google": 471,
     "claw_http": 1344,
     "claw_http_sdk": 302,

@@ -49,6 +49,15 @@ from claw.__main__ import main
 main()
 """
 
+STATUS_MODULES = 345  # [330]
+STATUS = """
+import atexit, sys
+sys.argv = ["claw", "gateway", "status"]
+atexit.register(lambda: print(*sys.modules, sep="\\n", file=sys.stderr))
+from claw.__main__ import main
+main()
+"""
+
 # Five turns warm claw up. Between the two marks the sixth one runs: from the platform's door to its receipt.
 WARM_TURN = """
 import asyncio, os, sys
@@ -179,6 +188,19 @@ async def test_a_gateway_that_nobody_writes_to_is_small_and_sleeps(tmp_path: Pat
     assert HEAVY.isdisjoint(name.partition(".")[0] for name in modules)
     assert {"claw_telegram.channel", "claw_http.listener"} <= set(modules)
     assert len(modules) < MODULES
+
+
+def test_the_status_of_a_gateway_needs_neither_asyncio_nor_the_config_models(tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", STATUS], env={**os.environ, "CLAW_HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    modules = told.stderr.split()
+    assert "claw_gateway.process.status" in modules
+    assert {"asyncio", "claw.config.models", "claw.contracts.messages", "claw.host.manager"}.isdisjoint(
+        modules
+    )
+    assert len(modules) < STATUS_MODULES
 
 
 def test_a_warm_turn_of_a_channel_opens_no_file_and_imports_nothing() -> None:

@@ -23,10 +23,10 @@ from claw.contracts.errors import ClawError, PluginError, UsageError, nearest
 from claw.contracts.messages import Inbound
 from claw.contracts.provider import KnownModels
 from claw.host.calls import FIX
-from claw.host.isolation import describe_exception, in_loop
+from claw.host.isolation import describe_exception
 from claw.host.manager import Host
 from claw.host.registry import BUILTIN, Contribution
-from claw.host.worker import PluginWorker
+from claw.host.worker import PluginWorker, in_loop
 from claw.i18n import t
 from claw.storage.overrides import Override
 

@@ -35,8 +35,9 @@ from claw.contracts.transcript import (
     newest_turns_within,
 )
 from claw.host.calls import FIX
-from claw.host.isolation import describe_exception, is_own_exit
+from claw.host.isolation import describe_exception
 from claw.host.registry import Contribution
+from claw.host.worker import is_own_exit
 from claw.i18n import t
 from claw.security.path_walk import Root
 from claw.security.workspace_fs import WorkspaceFiles, workspace_files

@@ -21,8 +21,9 @@ from claw.contracts.provider import (
     ThinkingDelta,
 )
 from claw.contracts.transcript import Assistant, Message
-from claw.host.isolation import ReusableTimeout, describe_exception, is_own_exit
+from claw.host.isolation import describe_exception
 from claw.host.registry import Contribution, Registry
+from claw.host.worker import ReusableTimeout, is_own_exit
 from claw.i18n import t
 
 

@@ -6,6 +6,10 @@ The lists are made from manifests; a plugin is imported when one of its commands
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +21,8 @@ from claw.contracts.diagnostics import IDLE, LOADED
 from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError
 from claw.host import discovery, state
 from claw.host.discovery import home_of, installed_plugins
-from claw.host.health import PluginHealth
+from claw.host.health import PluginHealth, files_digest
+from claw.host.isolation import failure_of, run_bounded
 from claw.host.manifest import InstalledPlugin
 from claw.host.state import PluginState
 from claw.i18n import t
@@ -105,8 +110,6 @@ def _import_command(path: str) -> Any:
     :raises UsageError: the plugin is installed and not in use; the error says how to fix that.
     :raises PluginError: the plugin cannot be imported, or does not bring the command.
     """
-    from claw.host.manager import Host
-
     home = home_of(os.environ)
     found = installed_plugins(home)
     declaring = (one for one in found if one.manifest and path in one.manifest.commands)
@@ -124,7 +127,8 @@ def _import_command(path: str) -> Any:
         print(f"claw: {line}", file=sys.stderr)
     app = typer.Typer(name=path, add_completion=False, no_args_is_help=True)
     app.callback()(lambda: None)  # so that it stays a group when it holds one command
-    Host(states, _no_view, PluginHealth(home / "plugins")).add_commands(plugin.id, app)
+    if register := getattr(_import_plugin(plugin, home), "register_commands", None):
+        register(app)
     command = typer.main.get_group(app).commands.get(path)
     if command is None:
         problem, fix = "it declares the command {name} and does not bring it", "update it, or tell its author"
@@ -148,8 +152,22 @@ def _plugin_states(found: Sequence[InstalledPlugin], to_repair: bool) -> tuple[P
         return state.decide_states(found, outline_config({}), ())
 
 
-def _no_view(plugin: str) -> Any:
-    raise ClawError("plugin {id} asks for its config before it is loaded", id=plugin)
+def _import_plugin(plugin: InstalledPlugin, home: Path) -> Any:
+    """Import a plugin for its commands, without a host, which most commands do not need.
+
+    Without a note that it is being loaded, too: the person sees how the command ends, and a listing writes nothing.
+
+    :raises PluginError: it cannot be imported. That is recorded.
+    """
+    try:
+        module = run_bounded(partial(import_module, plugin.package), state.IMPORT_SECONDS)
+    except BaseException as why:  # noqa: BLE001 - a plugin's code
+        failure = failure_of(plugin.id, "import", why)
+        PluginHealth(home / "plugins").record(replace(failure, digest=files_digest(plugin)))
+        fix = failure.fix or state.failure_fix(plugin, failure)
+        raise PluginError(plugin.id, "import", failure.cause, fix) from None
+    i18n.add_translations(plugin.package)
+    return module
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]

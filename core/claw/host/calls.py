@@ -32,9 +32,9 @@ from claw.contracts.prompt import (
 from claw.contracts.provider import CallAccount
 from claw.contracts.tool import ToolResult
 from claw.contracts.transcript import ToolCall
-from claw.host.isolation import describe_exception, is_own_exit, isolated
+from claw.host.isolation import describe_exception
 from claw.host.registry import Contribution
-from claw.host.worker import PluginWorker
+from claw.host.worker import PluginWorker, is_own_exit, isolated
 from claw.i18n import t
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -210,9 +211,10 @@ def installed_plugins(home: Path) -> tuple[InstalledPlugin, ...]:
     When the home is missing or cannot be written, every scan reads all manifests.
     """
     folders, place = [_mark_of(folder) for folder in sys.path], home.joinpath(*FILE)
-    index = _read(place)
-    if index and _is_valid(index, folders):
-        return tuple(map(_found_of, index.found))
+    with suppress(OSError, msgspec.DecodeError):
+        index, indexed = _decoded(place.read_bytes())
+        if _is_valid(index, folders):
+            return indexed
     found = scan_uncached()
     manifests = [_mark_of(str(one.folder / FILE_NAME)) for one in found if one.folder]
     newest = max((time_ns for _, time_ns, _ in (*folders, *manifests)), default=0)
@@ -242,10 +244,11 @@ def _mark_of(path: str) -> FileStamp:
     return path, stat.st_mtime_ns, stat.st_size
 
 
-def _read(place: Path) -> _Index | None:
-    with suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode(place.read_bytes(), type=_Index)
-    return None
+@lru_cache(maxsize=1)
+def _decoded(data: bytes) -> tuple[_Index, tuple[InstalledPlugin, ...]]:
+    """Return an index and its plugins; a process asks for them a few times, and decodes them once."""
+    index = msgspec.json.decode(data, type=_Index)
+    return index, tuple(map(_found_of, index.found))
 
 
 def _write(place: Path, index: _Index) -> None:

@@ -3,17 +3,16 @@
 In-process code is trusted code (SECURITY.md); isolation protects the host from accidents, not from attacks.
 """
 
-import asyncio
 import contextlib
 import io
 import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FunctionType, TracebackType
-from typing import Any, Self, TextIO, TypeVar
+from types import FunctionType
+from typing import Any, TextIO, TypeVar
 
 from claw.contracts.errors import ClawError
 from claw.host.health import FAILED, HUNG, LoadFailure
@@ -152,103 +151,6 @@ def run_bounded(
     return outcome[0]
 
 
-def is_own_exit(why: BaseException) -> bool:
-    """Return true if claw itself ends here, and not a plugin that raises such an exception: our own
-    cancellation, a stream that we close, the person's Ctrl-C (which arrives in the main thread only).
-    """
-    if isinstance(why, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is not None and task.cancelling() > 0
-    if isinstance(why, KeyboardInterrupt):
-        return threading.current_thread() is threading.main_thread()
-    return isinstance(why, GeneratorExit)
-
-
-async def isolated(step: Awaitable[T]) -> T:
-    """Wait for a plugin's coroutine.
-
-    :raises Escaped: in place of an exception that would end the process, or that pretends that we were
-        cancelled. Any other ``Exception`` passes through.
-    """
-    try:
-        return await step
-    except Exception:
-        raise
-    except BaseException as why:
-        if is_own_exit(why):
-            raise
-        raise ProcessExitRaised(describe_exception(why)) from why
-
-
-def in_loop(
-    loop: asyncio.AbstractEventLoop, step: Callable[..., Coroutine[Any, Any, T]], *first: Any
-) -> Callable[..., Awaitable[T]]:
-    """Return a coroutine function that runs ``step(*first, …)`` in ``loop``, whichever loop calls it."""
-
-    async def call(*values: Any, **named: Any) -> T:
-        if asyncio.get_running_loop() is loop:
-            return await step(*first, *values, **named)
-        running = asyncio.run_coroutine_threadsafe(step(*first, *values, **named), loop)
-        return await asyncio.wrap_future(running)
-
-    return call
-
-
-async def within(
-    seconds: float, step: Awaitable[T], grace_seconds: float = DEFAULT_TIMEOUTS.grace_seconds
-) -> T:
-    """Wait for a plugin's coroutine as :func:`survived` does, for at most ``seconds``.
-
-    :param grace_seconds: a coroutine that ignores its cancellation is abandoned after this time.
-    :raises TimeoutError: it did not return.
-    """
-    task = asyncio.ensure_future(isolated(step))
-    try:
-        await _wait(task, seconds)
-        if task.done():
-            return task.result()
-    finally:
-        if not task.done():
-            task.cancel()
-            if asyncio.iscoroutine(
-                step
-            ):  # one that was cancelled before it began would warn that nobody awaited it
-                task.add_done_callback(lambda _: step.close())
-            task.add_done_callback(_forget_abandoned)
-            _abandoned.add(task)
-    await _wait(task, grace_seconds)
-    raise TimeoutError(f"it did not come back within {seconds:g} s")
-
-
-async def _wait(task: "asyncio.Task[Any]", seconds: float) -> None:
-    """Wait until the task is done, for at most ``seconds``: ``asyncio.wait`` for one task, at a third of its
-    cost.
-    """
-    loop = asyncio.get_running_loop()
-    over: asyncio.Future[None] = loop.create_future()
-
-    def end(*_: Any) -> None:
-        if not over.done():
-            over.set_result(None)
-
-    task.add_done_callback(end)
-    timer = loop.call_later(seconds, end)
-    try:
-        await over
-    finally:
-        timer.cancel()
-        task.remove_done_callback(end)
-
-
-_abandoned: set["asyncio.Future[Any]"] = set()
-
-
-def _forget_abandoned(task: "asyncio.Future[Any]") -> None:
-    _abandoned.discard(task)
-    if not task.cancelled():
-        task.exception()
-
-
 @contextlib.contextmanager
 def reserved_stdout() -> Iterator[TextIO]:
     """Reserve stdout for claw: discard what plugins, or programs they start, print meanwhile."""
@@ -274,68 +176,6 @@ def reserved_stdout() -> Iterator[TextIO]:
     finally:
         os.dup2(kept, 1)
         os.close(kept)
-
-
-class ReusableTimeout:
-    """Reusable timeout: ``with alarm.at(when):`` raises ``TimeoutError`` if the wait inside is not over by
-    then.
-
-    ``asyncio.timeout_at`` creates and cancels a timer each time: 7 µs, a third of the cost of a streamed
-    token. Here one timer checks, when it fires, if the deadline was moved meanwhile. For waits one after the
-    other; ``close`` it at the end.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._when = self._cancels_before = 0.0
-        self.fired = False
-
-    def at(self, when: float) -> Self:
-        """Set the deadline, in the loop's time."""
-        self._when = when
-        return self
-
-    def within(self, seconds: float) -> Self:
-        """Set the deadline, in seconds from now."""
-        self._when = self._loop.time() + seconds
-        return self
-
-    def close(self) -> None:
-        """Cancel the timer."""
-        if self._timer:
-            self._timer.cancel()
-
-    def __enter__(self) -> None:
-        self._task = task = asyncio.current_task()
-        assert task is not None
-        self._cancels_before, self.fired = task.cancelling(), False
-        if self._timer is None or self._timer.when() > self._when:
-            self._schedule()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        task, self._task = self._task, None
-        if self.fired and task is not None:
-            still_cancelled = task.uncancel() > self._cancels_before
-            if kind is asyncio.CancelledError and not still_cancelled:
-                raise TimeoutError from why
-
-    def _schedule(self) -> None:
-        self.close()
-        self._timer = self._loop.call_at(self._when, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._task is None:
-            return  # nothing waits; the next wait schedules a timer again
-        if self._when > self._loop.time():
-            self._schedule()
-        else:
-            self.fired = True
-            self._task.cancel()
 
 
 def describe_exception(why: BaseException) -> str:

@@ -26,13 +26,7 @@ from claw.contracts.provider import MisconfiguredProvider
 from claw.contracts.tool import Tool, ToolContext
 from claw.host import hookspecs
 from claw.host.health import PluginHealth, files_digest
-from claw.host.isolation import (
-    describe_exception,
-    failure_of,
-    function_ids,
-    replaced_functions,
-    run_bounded,
-)
+from claw.host.isolation import describe_exception, failure_of, function_ids, replaced_functions, run_bounded
 from claw.host.manifest import KIND_OF_HOOK, InstalledPlugin, ToolDeclaration, key_variables
 from claw.host.registry import (
     BUILTIN,
@@ -144,19 +138,6 @@ class Host:
         things = [Contribution(plugin, thing) for plugin, _, thing in self._things()]
         modules = [Contribution(name, module) for name, module in self._manager.list_name_plugin() if module]
         return (*things, *modules)
-
-    def add_commands(self, plugin: str, app: Any) -> None:
-        """Import a plugin and let it add its commands to the typer application ``app``, whatever its state.
-
-        :raises PluginError: it cannot be imported.
-        """
-        try:  # without the crash guard: a person sees how the command ends, and a listing writes nothing
-            module = self._imported(plugin)
-        except BaseException as why:  # noqa: BLE001 - a plugin's code
-            self._set_aside(plugin, "import", why)
-            raise PluginError(plugin, *self._states[plugin].fault_parts()) from None
-        if register := getattr(module, "register_commands", None):
-            register(app)
 
     def ask(self, plugin: str) -> Mapping[str, Sequence[Any]] | None:
         """Load one plugin, whatever its state; hook → what it answered, or None when it was quarantined."""

@@ -381,11 +381,8 @@ def _import_model(found: InstalledPlugin, key: str, name: str, seconds: float) -
 
     :raises ConfigError: it cannot be imported, or is outside of the plugin's package.
     """
-    from claw.host.isolation import (  # a list of plugins needs no asyncio
-        describe_exception,
-        is_own_exit,
-        run_bounded,
-    )
+    from claw.host.isolation import describe_exception, run_bounded  # a list of plugins needs neither,
+    from claw.host.worker import is_own_exit  # nor asyncio
 
     module, _, attribute = name.partition(":")
     try:

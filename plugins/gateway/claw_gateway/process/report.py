@@ -3,16 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from claw import Address, ChannelState, t
-from claw.runtime import DISABLED, LOADED, PluginState, install_hint, is_secret_name
+from claw import t
+from claw.runtime import DISABLED, LOADED, PluginState, install_hint
+
+if TYPE_CHECKING:  # ``claw gateway status`` needs neither the messages nor the names of secrets
+    from claw import Address, ChannelState
 
 LOG_CONTEXT: ContextVar[Mapping[str, str]] = ContextVar("place", default={})  # noqa: B039 - never changed
 """Context of log lines from this task: ``channel``, ``account``, ``session``."""
 
 
-def log_context_of(address: Address, session: str = "") -> dict[str, str]:
+def log_context_of(address: "Address", session: str = "") -> dict[str, str]:
     """Return a chat in the form of :data:`PLACE`; the default account is left empty."""
     account = "" if address.account == "default" else address.account
     return {"channel": address.channel, "account": account, "session": session}
@@ -24,7 +27,7 @@ class ChannelReport(NamedTuple):
     name: str
     account: str
     plugin: str
-    state: ChannelState
+    state: "ChannelState"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ def accounts_of(section: Any) -> list[str]:
     """Return the accounts of a section: those it names, and ``default`` when it has a key of its own, or
     names none.
     """
+    from claw.runtime import is_secret_name
+
     own = section.model_extra or {}
     has_key = any(value and is_secret_name(key) for key, value in own.items())
     return [*(["default"] if has_key or not section.accounts else []), *section.accounts]
@@ -90,6 +95,8 @@ def unserved_accounts(settings: Any, plugin_states: Sequence[PluginState]) -> It
     """Yield the accounts of the file as failed, with the reason, for when none is served. Disabled ones are
     left out.
     """
+    from claw import ChannelState
+
     for row in configured_accounts(settings, plugin_states):
         why = t("its plugin has no such account") if row["state"] == LOADED else row["why"]
         detail = t("{problem}. {fix}", problem=why, fix=row["fix"]) if row["fix"] else why
