@@ -337,7 +337,7 @@ BUDGETS = {
     "claw_prompted_tools": 884,
     "claw_provider_sdk": 1216,
     "claw_sessions": 1300,
-    "claw_skills": 397,
+    "claw_skills": 406,
     "claw_telegram": 2280,
     "claw_testing": 1486,
     "claw_tool_sdk": 154,

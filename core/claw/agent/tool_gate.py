@@ -343,14 +343,15 @@ class CallApproval:
         return digest_of(self._digest_context, dict(arguments), dict(self._environment))
 
     def _request(self, shown: str, title: str) -> ApprovalRequest:
-        context, inbound, redact = self._context, self._caller.inbound, self._caller.runtime.redact
+        # Known secrets only: a mask by shape could hide what runs, as in API_TOKEN="$(…)".
+        context, inbound, mask = self._context, self._caller.inbound, self._caller.runtime.redact.mask_known
         return ApprovalRequest(
             session_key=context.session_key,
             agent=context.agent,
             turn=context.turn,
             tool=self._tool.name,
-            title=redact(title),
-            shown=redact(shown),
+            title=mask(title),
+            shown=mask(shown),
             digest=digest_of(self._digest(self._arguments), shown, title),
             address=inbound.address,
             sender=inbound.sender,

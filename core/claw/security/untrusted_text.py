@@ -356,9 +356,10 @@ _MARK = re.compile(
     )""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
-# ChatML, Llama 3, Phi, gpt-oss; Llama 2 and Mistral; Gemma; DeepSeek (its bar is full-width).
+# ChatML, Llama 3, Phi, gpt-oss; Llama 2 and Mistral; Gemma; DeepSeek (its bar is full-width); results of prompted tools.
 _TOKEN = re.compile(
     r"<[|\uff5c][^<>|\uff5c\n]{1,64}[|\uff5c]>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>|<[be]os>"
+    r"|</?tool_(?:result|call)s?\b|\[/?(?:TOOL_RESULTS|TOOL_CALLS|AVAILABLE_TOOLS|SYSTEM_PROMPT)\]"
 )
 _HEAD = re.compile(  # the metadata before the words: the trusted section, a block, or the last line
     rf"(?:## Inbound Context \(trusted metadata\)\n(?:(?!```)[^\n]+\n)*|(?:{'|'.join(map(re.escape, _TITLES))}):\n)"

@@ -14,9 +14,7 @@ class MemoryFlushSettings(Section):
     """A silent turn before compaction, in which the agent saves important facts."""
 
     enabled: bool = True
-    soft_threshold_tokens: Tokens = Field(
-        4000, description="How far before the threshold of compaction; at most a fifth of it."
-    )
+    soft_threshold_tokens: Tokens = Field(4000, description="How far before compaction; at most a fifth.")
     force_flush_transcript_bytes: Size = Field(2 << 20, description="Flush when the transcript is larger.")
     prompt: str | None = None
     system_prompt: str | None = None

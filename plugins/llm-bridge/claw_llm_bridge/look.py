@@ -64,7 +64,9 @@ def registered(entry: EntryPoint) -> list[Any]:
     # Call this plugin alone: llm itself imports all of them, and stops at the first bad one.
     manager, plugin = llm.plugins.pm, entry.load()
     if not manager.is_registered(plugin):
-        manager.register(plugin, name=f"{entry.value} {id(plugin)}")
+        if manager.has_plugin(entry.name):
+            manager.unregister(name=entry.name)
+        manager.register(plugin, name=entry.name)  # the name that llm gives it: it loads no plugin twice
     others = [one for one in manager.get_plugins() if one is not plugin]
     manager.subset_hook_caller("register_tools", remove_plugins=others)(register=register)
     return registered

@@ -12,6 +12,7 @@ from claw import t
 _VENDORS = ("claw", "openclaw")  # whose key in ``metadata`` is read
 _SYSTEMS = {"macos": "darwin", "mac": "darwin", "windows": "win32"}
 _DESCRIPTION_CHARS = 1_024
+_MOST_LEVELS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +130,25 @@ def _split(text: str) -> tuple[Mapping[str, Any], str]:
     import yaml  # import takes 15 ms, and many setups have no skill
 
     try:
+        if _is_dangerous(found[1]):
+            raise ValueError("an alias, or too many levels")
         front = yaml.safe_load(found[1])
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         pairs = (line.split(":", 1) for line in found[1].splitlines() if re.match(r"[A-Za-z][\w-]*:", line))
         front = {key: value.strip().strip("\"'") for key, value in pairs}
     return front if isinstance(front, Mapping) else {}, text[found.end() :]
+
+
+def _is_dangerous(text: str) -> bool:
+    """Return true for YAML with an alias or deep nesting: by those a few hundred bytes become gigabytes."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent) or depth > _MOST_LEVELS:
+            return True
+    return False
 
 
 def _metadata(value: Any) -> Mapping[str, Any]:
@@ -141,7 +156,7 @@ def _metadata(value: Any) -> Mapping[str, Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
     if not isinstance(value, Mapping):
         return {}

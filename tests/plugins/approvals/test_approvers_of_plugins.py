@@ -186,6 +186,24 @@ async def test_secrets_are_masked_in_what_an_approver_is_shown() -> None:
     assert approver.requests[0].shown == "folder: ***"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        'export API_TOKEN="$(touch PWN; echo x)"; git status',
+        "curl https://user:x${IFS}`touch PWN`@example.org/",
+        "deploy --token $(touch PWN)",
+        "curl -H 'Authorization: Basic $(touch PWN)' example.org",
+    ],
+)
+async def test_nothing_that_could_run_is_masked_in_what_an_approver_is_shown(line: str) -> None:
+    model, wipe = FakeProvider(calls("wipe", folder=line), says("done")), FakeTool("wipe")
+    approver = Approver(Decision("once"))
+    config = {"plugins": {"slots": {"approvals": "third"}}}
+    async with harness_of(model, wipe, config=config, third=approver) as harness:
+        await harness.send("clean up")
+    assert "touch PWN" in approver.requests[0].shown
+
+
 async def test_an_approver_that_blocks_is_given_up_and_holds_nobody_else_up() -> None:
     class Blocking(Approver):
         async def ask(self, request: ApprovalRequest) -> Any:

@@ -158,6 +158,24 @@ async def test_they_are_called_as_llm_calls_them(things: Shop, tmp_path: Path) -
     assert "thing" in (await call("weigh"))[0]
 
 
+async def test_a_plugin_that_uses_llm_itself_is_called(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llm.plugins._loaded", False)  # llm loads all plugins at the first use in a process
+    code = """
+        import llm
+        def known() -> str:
+            "Count the models that llm knows."
+            return f"{len(list(llm.get_models()))} models"
+        @llm.hookimpl
+        def register_tools(register):
+            register(known)
+    """
+    shop.install("llm-tools-models", code)
+    result = await check_and_run(tools(tmp_path)["models__known"], {}, tool_context(tmp_path))
+    assert not result.is_error, said(result)
+
+
 async def test_a_toolbox_is_kept_for_its_conversation_in_one_thread_and_for_no_other(
     things: Shop, tmp_path: Path
 ) -> None:

@@ -324,3 +324,26 @@ def test_the_command_lists_each_skill_with_where_it_is_and_what_is_wrong(
     assert not rows["bad"]["listed"] and rows["bad"]["why"] == "not on PATH: no-such-program"
     assert checked.exit_code == 1
     assert "bad" in checked.stdout and "good" not in checked.stdout
+
+
+def bomb(levels: int) -> str:
+    """Front matter whose aliases double with each level: 504 bytes took gigabytes."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    for level in range(1, levels):
+        lines.append(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        pytest.param(f"name: kept\n{bomb(12)}\nmetadata: {{openclaw: {{os: *a11}}}}", id="aliases"),
+        pytest.param(f"name: kept\nmetadata: {'[' * 100_000}", id="levels"),
+        pytest.param(f"name: kept\nversion: {'1' * 5_000}", id="digits"),
+    ],
+)
+def test_front_matter_that_would_fill_the_memory_costs_nothing_but_itself(front: str) -> None:
+    began = time.monotonic()
+    skill = parse_skill(f"---\n{front}\n---\n# Title\n\nDoes it.\n", "folder")
+    assert (skill.name, skill.description) == ("kept", "Does it.")
+    assert time.monotonic() - began < 5
