@@ -16,7 +16,6 @@ import claw_http
 import claw_memory
 import msgspec
 import pytest_claw
-from claw.config.loader import add_owned_schemas
 from claw.config.models import Settings
 from claw.contracts import channel, diagnostics, extensions, prompt, provider, tool
 from claw.host import hookspecs
@@ -31,6 +30,7 @@ from claw.host.manifest import (
     installed_plugins,
 )
 from claw.host.state import owned_models
+from claw_admin.config_file.schema import add_owned_schemas
 
 HERE = Path(__file__).parent
 

@@ -6,7 +6,7 @@ The layers; a module imports only from its own layer and the layers above it in 
     i18n         texts for people, in English and Chinese
     contracts    types that plugins and core exchange: messages, transcript, tools, providers, events, errors
     storage      durable files, SQLite, session transcripts, the clock
-    config       the config file: read, checked, edited, shown to each plugin
+    config       the config file: read, checked, shown to each plugin
     security     admission, workspace files, redaction, child processes, untrusted text, the HTTP client
     policy       nine layers that decide which tool may be used, and why
     host         plugins: found, loaded, isolated, verified; the hook specifications

@@ -36,11 +36,10 @@ _NAMES = {
     "claw.config.agents": "AgentSettings Model People Zone is_interpreter",
     "claw.config.channels": "QueueSettings",
     "claw.config.checks": "odd_people webhooks_without_listener",
-    "claw.config.editor": "set_value",
     "claw.config.errors": "ConfigErrors ErrorFactory",
-    "claw.config.loader": "Config load_config validate_section validate_source",
+    "claw.config.loader": "Config load_config no_owners validate_section validate_source",
     "claw.config.models": "Settings",
-    "claw.config.paths": "format_key split_key value_at",
+    "claw.config.paths": "AGENT_KEYS format_key split_key value_at written_path",
     "claw.config.source": "CONFIG_FILE_NAMES ConfigSource find_config parse_config read_config",
     "claw.config.summary": (
         "ANY_ENDPOINT FIRST_PARTY ConfigOutline install_hint outline_config package_of schema_violations"

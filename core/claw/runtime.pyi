@@ -107,9 +107,6 @@ from claw.config.checks import (
     odd_people as odd_people,
     webhooks_without_listener as webhooks_without_listener,
 )
-from claw.config.editor import (
-    set_value as set_value,
-)
 from claw.config.errors import (
     ConfigErrors as ConfigErrors,
     ErrorFactory as ErrorFactory,
@@ -117,6 +114,7 @@ from claw.config.errors import (
 from claw.config.loader import (
     Config as Config,
     load_config as load_config,
+    no_owners as no_owners,
     validate_section as validate_section,
     validate_source as validate_source,
 )
@@ -124,9 +122,11 @@ from claw.config.models import (
     Settings as Settings,
 )
 from claw.config.paths import (
+    AGENT_KEYS as AGENT_KEYS,
     format_key as format_key,
     split_key as split_key,
     value_at as value_at,
+    written_path as written_path,
 )
 from claw.config.source import (
     CONFIG_FILE_NAMES as CONFIG_FILE_NAMES,

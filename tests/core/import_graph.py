@@ -12,7 +12,14 @@ OUTSIDE = ("", "__main__")  # the package itself and the start of the process im
 SAME_LAYER = {"runtime": "app", "terminal": "app", "testing": "app"}
 TIERS = {"claw": public_modules(claw), "claw.runtime": public_modules(runtime)}
 """The modules behind the public names."""
-LIBRARIES = {"claw_channel_sdk", "claw_http_sdk", "claw_provider_sdk", "claw_testing", "claw_tool_sdk"}
+LIBRARIES = {
+    "claw_channel_sdk",
+    "claw_config_sdk",
+    "claw_http_sdk",
+    "claw_provider_sdk",
+    "claw_testing",
+    "claw_tool_sdk",
+}
 """Packages whose top-level names any plugin may import, beside ``claw``, ``claw.runtime`` and ``claw.testing``."""
 
 Edge = tuple[str, str]

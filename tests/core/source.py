@@ -25,7 +25,8 @@ NOT_CODE = {
     tokenize.ENDMARKER,
 }
 SPLIT_OFF = (
-    *("claw_admin", "claw_approvals", "claw_budgets", "claw_channel_sdk", "claw_context", "claw_gateway"),
+    *("claw_admin", "claw_approvals", "claw_budgets", "claw_channel_sdk", "claw_config_sdk"),
+    *("claw_context", "claw_gateway"),
     *("claw_http_sdk", "claw_models", "claw_prompted_tools"),
     *("claw_provider_sdk", "claw_sessions", "claw_testing", "claw_tool_sdk"),
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from claw.cli.config import MASK, masked
 from claw.config import source
-from claw.config.editor import get_value
+from claw.config.paths import get_value
 from claw.contracts.errors import UsageError
 from claw.host.manifest import InstalledPlugin, Manifest, ProviderDeclaration
 from claw_admin.setup import completion, init

@@ -14,7 +14,6 @@ import pytest
 import yaml
 from claw import i18n
 from claw.config import Config, load_config
-from claw.config.editor import parse_value, set_value, unset_value
 from claw.contracts.messages import Sender
 from claw.host.manifest import InstalledPlugin, Manifest, ToolDeclaration
 from claw.host.state import PluginState
@@ -25,6 +24,7 @@ from claw.policy.explain import Explanation, explain_tool
 from claw.policy.fixes import PLACEHOLDER, ConfigEdit
 from claw.policy.layers import LAYERS
 from claw.policy.subjects import RunFacts, ToolFact, tool_fact
+from claw_config_sdk import parse_value, set_value, unset_value
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 STAGES = ("optional", "name", *LAYERS, *CLOSING_CHECKS, "")

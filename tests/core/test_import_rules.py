@@ -30,7 +30,7 @@ MAY_TOUCH_THE_WORLD = (
     *("claw.host.manager", "claw.host.manifest", "claw.host.overlay"),
     *("claw_admin", "claw_testing"),
     *("claw_approvals.command", "claw_approvals.terminal"),
-    *("claw_budgets.command", "claw_context.command", "claw_context.results"),
+    *("claw_budgets.command", "claw_config_sdk", "claw_context.command", "claw_context.results"),
     *("claw_gateway.commands", "claw_gateway.journal", "claw_gateway.process"),
     *("claw_models.commands_auth", "claw_models.commands_models", "claw_models.credentials"),
     *("claw_offline", "claw_prompt", "claw_tool_sdk.packages"),
@@ -259,7 +259,7 @@ LAZY_IMPORTS = {
     },
     LATE: {
         "claw.cli.config": (
-            "claw.config claw.config.checks claw.config.editor claw.config.loader claw.host.discovery "
+            "claw.config claw.config.checks claw.host.discovery "
             "claw.host.state claw.policy.catalog claw.security.http_client"
         ),
         "claw.config.plugin_view": "claw.storage.database",
@@ -269,7 +269,6 @@ LAZY_IMPORTS = {
         "claw.cli.config": "yaml",
         "claw.cli.output": "rich.console rich.padding rich.table rich.text",
         "claw.config.agents": "zoneinfo",
-        "claw.config.editor": "ruamel.yaml ruamel.yaml.comments ruamel.yaml.scalarstring",
         "claw.config.source": "yaml",
         "claw.config.summary": "jsonschema",
         "claw.contracts.tool_schema": "jsonschema pydantic referencing",
@@ -317,6 +316,7 @@ BUDGETS = {
     "claw_author": 507,
     "claw_budgets": 666,
     "claw_channel_sdk": 450,
+    "claw_config_sdk": 191,
     "claw_context": 1575,
     "claw_discord": 2504,
     "claw_feishu": 4688,

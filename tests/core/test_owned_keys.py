@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from claw.config import ConfigErrors, validate_source
-from claw.config.editor import set_value
-from claw.config.loader import Config, schema
+from claw.config.loader import Config
 from claw.config.source import ConfigSource, parse_config
 from claw.config.summary import outline_config
 from claw.contracts.errors import ConfigError
 from claw.host.manifest import InstalledPlugin, parse_manifest
 from claw.host.state import config_key_errors, decide_states, owned_models
+from claw_admin.config_file.schema import config_schema
+from claw_config_sdk import set_value
 
 MODELS = """
 from claw import Section
@@ -195,7 +196,7 @@ def test_an_edit_that_breaks_a_key_of_a_plugin_is_refused(weather: InstalledPlug
 
 
 def test_the_schema_for_editors_holds_the_keys_of_plugins(weather: InstalledPlugin) -> None:
-    whole = schema((), owned_models(decide_states([weather], outline_config({}), ())))
+    whole = config_schema((), owned_models(decide_states([weather], outline_config({}), ())))
 
     assert whole["properties"]["weather"]["properties"]["city"]["default"] == "Bern"
     assert "umbrella" in whole["$defs"]["AgentSettings"]["properties"]

@@ -13,7 +13,14 @@ from third_party import installed
 REQUIRED = frozenset(needs_of("claw-core"))
 """Distributions that core depends on. What is in it for a while only (core/pyproject.toml) fails as expected below."""
 CASES = sorted(set(projects()) - {"claw-core"})
-LIBRARIES = {"claw-channel-sdk", "claw-http-sdk", "claw-provider-sdk", "claw-testing", "claw-tool-sdk"}
+LIBRARIES = {
+    "claw-channel-sdk",
+    "claw-config-sdk",
+    "claw-http-sdk",
+    "claw-provider-sdk",
+    "claw-testing",
+    "claw-tool-sdk",
+}
 
 
 @dataclass(frozen=True)

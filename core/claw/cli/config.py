@@ -1,4 +1,4 @@
-"""``claw config``: read, change and check the one config file."""
+"""``claw config``: read and check the one config file; ``set``, ``unset`` and ``schema`` come from claw-admin."""
 
 import json
 import os
@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from claw.cli.output import document
 from claw.cli.plugin_commands import AsJson
 from claw.config import source
-from claw.config.paths import format_key, split_key
+from claw.config.paths import get_value, split_key
 from claw.contracts.errors import ConfigError, UsageError
 from claw.host.discovery import home_of, owners_in, use_configured_locale
 from claw.i18n import t
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from claw.config import Config
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Read, change and judge the config file.")
-Key = Annotated[
-    str, typer.Argument(help=r"Dotted: agents.list\[coder].tools.allow; [] is the end of a list.")
-]
 
 _SECRET = re.compile(
     r"(^|[a-z_])(api_?key|encrypt_?key|token|secret|password|passphrase|private_?key|dsn)$", re.I
@@ -39,8 +35,6 @@ def get(
     key: Annotated[str, typer.Argument(help="Dotted; empty = the whole file.")] = "", as_json: AsJson = False
 ) -> None:
     """Print what the file says at KEY, as written; secrets are shown as asterisks."""
-    from claw.config.editor import get_value
-
     path = source.find_config(home_of(os.environ))
     tree = source.read_config(path).tree if path else {}
     value = masked(get_value(tree, key) if key else tree, _last_name(key))
@@ -48,45 +42,6 @@ def get(
         document("config-value", {"key": key, "value": value})
     else:
         sys.stdout.write(_as_text(value))
-
-
-class _AsTyped(TyperCommand):
-    """KEY VALUE: a value may begin with a dash, as the id of a chat and one random token in 64 do."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        plain = len(args) == 2 and args[0][:1] != "-" and args[1] not in ctx.help_option_names
-        return super().parse_args(ctx, ["--", *args] if plain else args)
-
-
-@app.command("set", cls=_AsTyped)
-def set_(key: Key, value: Annotated[str, typer.Argument(help=r"YAML: true, 3, \[a, b], a word.")]) -> None:
-    """Put VALUE at KEY. Comments stay; a change that would break the file is refused."""
-    from claw.config import editor
-
-    path = file_of(os.environ)
-    parsed = editor.parse_value(value)
-    try:
-        changed = editor.set_value(path, key, parsed, os.environ, owners_in(os.environ))
-    except ConfigError:
-        if isinstance(parsed, str | list | dict):
-            raise
-        # An id that looks like a number: where the key takes text, the value is used as typed.
-        changed = editor.set_value(path, key, value, os.environ, owners_in(os.environ))
-    warned = _report_change(path, key, t("set") if changed else t("was already set"))
-    place = split_key(key) or ()
-    if not warned and len(place) > 1 and place[0] == "channels":
-        hint = t("check channel {name} with claw doctor {name}; claw gateway start serves it", name=place[1])
-        typer.echo(hint, err=True)
-
-
-@app.command()
-def unset(key: Key) -> None:
-    """Take KEY out of the file."""
-    from claw.config import editor
-
-    path = file_of(os.environ)
-    changed = editor.unset_value(path, key, os.environ, owners_in(os.environ))
-    _report_change(path, key, t("unset") if changed else t("was not set"))
 
 
 @app.command()
@@ -111,18 +66,6 @@ def validate(as_json: AsJson = False) -> None:
             )
     if errors:
         raise typer.Exit(code=3)
-
-
-@app.command()
-def schema() -> None:
-    """Print the JSON Schema of the file, for editors; installed plugins are in it."""
-    from claw.config.loader import schema as whole
-    from claw.host.discovery import installed_plugins, states_of
-    from claw.host.state import owned_models
-
-    states = states_of(installed_plugins(home_of(os.environ)), {}, os.environ)
-    manifests = [one.found.manifest for one in states if one.found.manifest]
-    sys.stdout.write(json.dumps(whole(manifests, owned_models(states)), ensure_ascii=False, indent=2) + "\n")
 
 
 @app.command()
@@ -207,20 +150,6 @@ def _as_text(value: Any) -> str:
     import yaml
 
     return yaml.safe_dump(value, allow_unicode=True, sort_keys=False) if value else ""
-
-
-def _report_change(path: Path, key: str, done: str) -> bool:
-    """Print what was done and the warnings about this key; return true if there are any."""
-    typer.echo(f"{path}: {key} {done}")
-    changed = format_key(step for step in split_key(key) or () if isinstance(step, str | int))
-    warnings = [
-        one
-        for one in config_findings(path.parent, os.environ)[1]
-        if one.key.startswith(changed) or changed.startswith(f"{one.key}.")
-    ]
-    for warning in warnings:
-        typer.echo(f"{t('warning')}: {warning}", err=True)
-    return bool(warnings)
 
 
 def _as_data(found: list[ConfigError]) -> list[dict[str, Any]]:

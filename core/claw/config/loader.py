@@ -1,7 +1,6 @@
 """The config file, read and validated: settings, agents, and the line of each key."""
 
-import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,6 @@ from claw.config.checks import file_warnings, reference_errors
 from claw.config.errors import ConfigErrors, ErrorFactory, combine_errors
 from claw.config.models import Settings
 from claw.config.paths import (
-    AGENT_KEYS,
     IdStep,
     Layout,
     Path as KeyPath,
@@ -339,75 +337,3 @@ def validate_section(
         return model.model_validate(substitute_all(tree, environ), context=context)
     except ValidationError as found:
         raise combine_errors(teller.errors(found, model, base)) from None
-
-
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-
-def schema(manifests: Iterable[Any] = (), owned: OwnedModels | None = None) -> dict[str, Any]:
-    """Build the whole schema, draft 2020-12.
-
-    :param owned: the models of the keys that plugins own.
-    :param manifests: ``claw.host.manifest.Manifest`` of each installed plugin; no plugin is imported. A ``config_schema``
-        describes the plugin's own section: its channel's, else its provider's, else ``plugins.entries.ID.config``.
-    """
-    whole: dict[str, Any] = {"$schema": DIALECT, **Settings.model_json_schema(by_alias=True)}
-    whole["title"] = "claw config"
-    sections, top = whole["$defs"], whole["properties"]
-    add_owned_schemas(whole, owned or {})
-    for key in sorted(AGENT_KEYS & sections["AgentSettings"]["properties"].keys()):
-        top[key] = {"$ref": f"#/$defs/AgentSettings/properties/{key}"}
-    for manifest in manifests:
-        own = manifest.config_schema
-        if not own:
-            continue
-        for key, names in (
-            ("channels", manifest.channels),
-            ("providers", [line.name for line in manifest.providers]),
-        ):
-            for name in names:
-                _add_section(top[key], name, sections, own)
-        if manifest.has_own_section:
-            _add_plugin(manifest.id, sections, own)
-    return whole
-
-
-def add_owned_schemas(whole: dict[str, Any], owned: OwnedModels) -> None:
-    """Add the schemas of the keys that plugins own to that of the settings. What core describes already stays."""
-    for key, model_of in owned.items():
-        own: dict[str, Any] = model_of().model_json_schema(by_alias=True) if model_of else {}
-        whole["$defs"] |= own.pop("$defs", {})
-        first, *steps = key.split(".")
-        holders: list[dict[str, Any] | None] = [whole]
-        if first == "agents":
-            holders = [whole["$defs"]["AgentSettings"], whole["$defs"]["AgentEntry"]]
-        else:
-            steps = [first, *steps]
-        for step in steps[:-1]:
-            holders = [each and _described(whole, each.get("properties", {}).get(step)) for each in holders]
-        for holder in holders:
-            if holder is not None:
-                holder.setdefault("properties", {}).setdefault(steps[-1], own)
-
-
-def _described(whole: dict[str, Any], place: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the section that a property refers to; None when there is none."""
-    names = [part["$ref"] for part in (place, *place.get("anyOf", ())) if "$ref" in part] if place else []
-    section: dict[str, Any] | None = whole["$defs"][names[0].rsplit("/", 1)[-1]] if names else place
-    return section
-
-
-def _add_section(holder: dict[str, Any], name: str, sections: dict[str, Any], own: Mapping[str, Any]) -> None:
-    """Add the schema of ``channels.NAME`` or ``providers.NAME``: the keys of core and of the plugin together."""
-    base = sections[holder["additionalProperties"]["$ref"].rsplit("/", 1)[-1]]
-    joined = copy.deepcopy(dict(own)) | {"type": "object"}
-    joined["properties"] = base["properties"] | dict(own.get("properties", {}))
-    holder.setdefault("properties", {})[name] = joined
-
-
-def _add_plugin(plugin: str, sections: dict[str, Any], own: Mapping[str, Any]) -> None:
-    """Add the schema of ``plugins.entries.ID``, whose ``config`` is the plugin's."""
-    entries = sections["PluginsSettings"]["properties"]["entries"]
-    entry = copy.deepcopy(sections["PluginEntry"])
-    entry["properties"]["config"] = copy.deepcopy(dict(own))
-    entries.setdefault("properties", {})[plugin] = entry

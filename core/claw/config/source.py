@@ -105,17 +105,6 @@ def parse_config(
     return tree, lines
 
 
-def parse_yaml_value(text: str) -> Any:
-    """Parse one YAML value: ``true``, ``3``, ``[a, b]``, ``{a: 1}``, a word; ``null`` is None.
-
-    :raises ConfigError: it is not valid YAML.
-    """
-    try:
-        return _parse_yaml(f"value: {text}" if "\n" not in text else f"value:\n{text}")[0]["value"]
-    except (_ParseError, TypeError, KeyError) as error:
-        raise ConfigError("", "is not a value") from error
-
-
 class _ParseError(Exception):
     """A parse error with its position: line and column, 1-based."""
 

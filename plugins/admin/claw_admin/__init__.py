@@ -14,6 +14,9 @@ _COMMANDS = {
     "route": "policy.route:app",
     "status": "doctor.status:status",
     "upgrade": "plugin_manager.upgrade:upgrade",
+    "config schema": "config_file.commands:schema",
+    "config set": "config_file.commands:set_:ValueCommand",
+    "config unset": "config_file.commands:unset",
     "plugins bisect": "doctor.bisect:bisect",
     "plugins disable": "plugin_manager.commands:disable",
     "plugins doctor": "doctor.command:plugins_doctor",
@@ -26,7 +29,7 @@ _COMMANDS = {
     "plugins update": "plugin_manager.commands:update",
     "plugins verify": "plugin_manager.commands:verify",
 }
-"""Command → module and name of its function, or of its group (``app``)."""
+"""Command → module and name of its function, or of its group (``app``); after it, a class of the command."""
 
 
 @hookimpl
@@ -34,9 +37,11 @@ def register_commands(app: Any) -> None:
     """Add the command that was typed, or all when none is named."""
     typed = app.info.name
     for name in [typed] if typed in _COMMANDS else _COMMANDS:
-        module, _, attribute = _COMMANDS[name].partition(":")
-        command = getattr(import_module(f"claw_admin.{module}"), attribute)
+        module, attribute, *classes = _COMMANDS[name].split(":")
+        imported = import_module(f"claw_admin.{module}")
+        command = getattr(imported, attribute)
         if attribute == "app":
             app.add_typer(command, name=name)
         else:
-            app.command(name)(command)
+            kind = getattr(imported, classes[0]) if classes else None
+            app.command(name, cls=kind)(command)

@@ -117,7 +117,8 @@ def use(
 ) -> None:
     """Write MODEL into the config file as the model that answers. Its fallbacks stay, unless --fallback names others."""
     from claw import ModelRef
-    from claw.runtime import file_of, load_setup, owners_in, set_value
+    from claw.runtime import file_of, load_setup
+    from claw_config_sdk import set_value
 
     setup = load_setup()
     aliases = setup.config.settings.models.aliases
@@ -131,7 +132,7 @@ def use(
     choice = config.agent(agent).settings.model
     fallbacks = fallback if fallback is not None else list(choice.fallbacks) if choice else []
     value = {"primary": model, "fallbacks": fallbacks} if fallbacks else model
-    changed = set_value(path, place, value, os.environ, owners_in(os.environ))
+    changed = set_value(path, place, value, os.environ)
     if why := _lack_of(load_setup(), agent, ModelRef(*aliases.get(model, model).split("/", 1))):
         typer.echo(t("{model} is selected, but cannot answer yet: {why}", model=model, why=why))
     else:

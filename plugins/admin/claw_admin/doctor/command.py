@@ -163,7 +163,8 @@ def _may_load(state: PluginState, named: bool) -> bool:
 
 def _apply_fixes(found: Iterable[Finding]) -> tuple[list[Finding], list[str]]:
     """Fix what can be fixed; return what is left, and what was done."""
-    from claw.runtime import file_of, owners_in, set_value
+    from claw.runtime import file_of
+    from claw_config_sdk import set_value
 
     from claw_admin.doctor.checks import fix_permissions
 
@@ -174,7 +175,7 @@ def _apply_fixes(found: Iterable[Finding]) -> tuple[list[Finding], list[str]]:
                 done.append(fix_permissions(one))
             elif one.edit:
                 key, value = one.edit
-                set_value(file_of(os.environ), key, value, os.environ, owners_in(os.environ))
+                set_value(file_of(os.environ), key, value, os.environ)
                 done.append(f"claw config set {key} {str(value).lower()}")
             else:
                 left.append(one)

@@ -24,7 +24,6 @@ from claw.runtime import (
     home_of,
     installed_plugins,
     normalise_distribution,
-    owners_in,
     plugin_states,
     table,
     unknown_plugin_error,
@@ -167,7 +166,8 @@ def disable(plugin: Plugin) -> None:
 
 
 def _set_enabled(plugin: str, *, on: bool) -> None:
-    from claw.runtime import PluginHealth, read_config, set_value
+    from claw.runtime import PluginHealth, read_config
+    from claw_config_sdk import set_value
 
     known = [one.id for one in installed_plugins()]
     if plugin not in known:
@@ -175,14 +175,13 @@ def _set_enabled(plugin: str, *, on: bool) -> None:
     if on:
         PluginHealth(_home() / "plugins").reset(plugin)
     file = file_of(os.environ)
-    owners = owners_in(os.environ)
-    set_value(file, f"plugins.entries.{plugin}.enabled", on, os.environ, owners)
+    set_value(file, f"plugins.entries.{plugin}.enabled", on, os.environ)
     listed = read_config(file).tree.get("plugins", {})
     if on and plugin in (denied := listed.get("deny") or []):
         kept = [word for word in denied if word != plugin]
-        set_value(file, "plugins.deny", kept, os.environ, owners)
+        set_value(file, "plugins.deny", kept, os.environ)
     if on and isinstance(allowed := listed.get("allow"), list) and plugin not in allowed:
-        set_value(file, "plugins.allow[]", plugin, os.environ, owners)
+        set_value(file, "plugins.allow[]", plugin, os.environ)
     state = next(one for one in plugin_states() if one.id == plugin)
     typer.echo(f"{plugin}: {t(state.state)}" + (f" ({state.why})" if state.why else ""))
 

@@ -10,42 +10,27 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from claw.config import source
-from claw.config.loader import OwnersOf, no_owners, validate_source
-from claw.config.paths import (
-    AGENT_KEYS,
-    CHANNELS,
-    IdStep,
-    KeyStep,
-    Layout,
-    Path as KeyPath,
-    PathPart,
-    camel_case,
+from claw import ConfigError
+from claw.runtime import (
+    ConfigSource,
+    Lock,
     format_key,
-    id_of,
-    normalise_layout,
-    split_key,
+    make_folder,
+    no_owners,
+    owners_in,
+    parse_config,
+    read_config,
+    replace_file,
+    validate_source,
     value_at,
+    written_path,
 )
-from claw.contracts.errors import ConfigError, UsageError, nearest
-from claw.storage import files
 
+Owners = Callable[[ConfigSource], Mapping[str, Any]]
+KeyPath = tuple[str | int, ...]
 _MISSING: Any = object()
 _PLAIN = re.compile(r"(\d+(ms|kb|mb|gb|[smhdw]))+|[A-Za-z~$_/][\w./$~+-]*(:[\w./$~+-]+)*")
 _RESERVED = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null", "~"})
-
-
-def get_value(tree: Mapping[str, Any], key: str) -> Any:
-    """Return the value at ``key``, as written; list entries by index or id.
-
-    :raises UsageError: the file has no such key.
-    """
-    layout = normalise_layout(tree)
-    value = value_at(layout.tree, _resolve_path(layout, key, must_exist=True), _MISSING)
-    if value is _MISSING:
-        fix = "claw config get without a key shows all of it"
-        raise UsageError("{key} is not set in the file", fix=fix, key=key)
-    return value
 
 
 def parse_value(text: str) -> Any:
@@ -53,79 +38,84 @@ def parse_value(text: str) -> Any:
     if not text.strip():
         return text
     try:
-        return source.parse_yaml_value(text)
-    except ConfigError:
+        return parse_config(f"value: {text}" if "\n" not in text else f"value:\n{text}")[0]["value"]
+    except (ConfigError, KeyError):
         return text
 
 
 def set_value(
-    path: Path, key: str, value: Any, environ: Mapping[str, str] | None = None, owners: OwnersOf = no_owners
+    path: Path, key: str, value: Any, environ: Mapping[str, str] | None = None, owners: Owners | None = None
 ) -> bool:
     """Set ``key`` of the file at ``path`` to ``value``; a missing file and missing parents are created.
 
     ``[]`` at the end of the key appends to a list; an entry that is already in the list is not repeated.
 
-    :param owners: of the keys that plugins own, :func:`claw.host.discovery.owners_in`.
+    :param environ: of the process, for ``${NAME}``.
+    :param owners: of the keys that plugins own; None = the installed plugins of this process, if there is ``environ``.
     :returns: true if the file changed.
     :raises UsageError: the key is malformed, or a list entry in it does not exist.
     :raises ConfigError: the file would become invalid; it is not changed.
     """
-    return _change(path, key, value, environ or {}, owners)
+    return _change(path, key, value, environ, owners)
 
 
 def unset_value(
-    path: Path, key: str, environ: Mapping[str, str] | None = None, owners: OwnersOf = no_owners
+    path: Path, key: str, environ: Mapping[str, str] | None = None, owners: Owners | None = None
 ) -> bool:
     """Remove ``key`` from the file; a missing key is no error.
 
     :returns: true if the file changed.
     :raises ConfigError: the file would become invalid; it is not changed.
     """
-    return _change(path, key, _MISSING, environ or {}, owners)
+    return _change(path, key, _MISSING, environ, owners)
 
 
-def _change(path: Path, key: str, value: Any, environ: Mapping[str, str], owners: OwnersOf) -> bool:
-    files.make_folder(path.parent)
+def _change(
+    path: Path, key: str, value: Any, environ: Mapping[str, str] | None, owners: Owners | None
+) -> bool:
+    make_folder(path.parent)
     # Without the lock, one of two concurrent edits would be lost.
-    lock = files.Lock(
+    lock = Lock(
         path.parent / "config.lock", "process {pid} is changing the config file", "Try again", str(path)
     )
     lock.take()
     try:
-        old = source.read_config(path) if path.exists() else source.ConfigSource(path)
-        layout = normalise_layout(old.tree)
-        place = layout.as_written(_resolve_path(layout, key, must_exist=value is _MISSING))
+        old = read_config(path) if path.exists() else ConfigSource(path)
+        place = written_path(old.tree, key, must_exist=value is _MISSING)
         if value is not _MISSING:
             place, value = _resolve_append(old.tree, place, value)
         if _equal(value_at(old.tree, place, _MISSING), value):
             return False
         text = (_edit_json if path.suffix == ".json" else _edit_yaml)(old.text, place, value)
-        _validate(old, text, place, value, lambda read: validate_source(read, path.parent, environ, owners))
+        own = owners or (owners_in(environ) if environ is not None else no_owners)
+        _validate(
+            old, text, place, value, lambda read: validate_source(read, path.parent, environ or {}, own)
+        )
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
-        files.replace_file(path, text.encode(), mode)
+        replace_file(path, text.encode(), mode)
         return True
     finally:
         lock.close()
 
 
 def _validate(
-    old: source.ConfigSource,
+    old: ConfigSource,
     text: str,
     place: KeyPath,
     value: Any,
-    validate: Callable[[source.ConfigSource], object],
+    validate: Callable[[ConfigSource], object],
 ) -> None:
     """Validate the new text. It must contain the requested change and no other. It may not make a valid file invalid; a
     file that is invalid already may be fixed step by step."""
     path = old.path or Path()
     wanted = copy.deepcopy(dict(old.tree))
     _set_at(wanted, place, value, dict)
-    tree, _ = source.parse_config(text, json_only=path.suffix == ".json", file=str(path))
+    tree, _ = parse_config(text, json_only=path.suffix == ".json", file=str(path))
     if tree != wanted:
         problem = "cannot be changed without touching other keys"
         raise ConfigError(format_key(place), problem, "Change it in an editor", file=str(path))
     try:
-        validate(source.ConfigSource(path, text, tree))  # no lines: the text is not on disk
+        validate(ConfigSource(path, text, tree))  # no lines: the text is not on disk
     except ConfigError:
         try:
             validate(old)
@@ -136,58 +126,6 @@ def _validate(
 
 def _equal(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
-
-
-def _resolve_path(layout: Layout, key: str, *, must_exist: bool) -> KeyPath:
-    """Return the path of ``key`` in the arranged tree, also if it is not set yet; ids become indexes, and the spelling
-    of the file is used."""
-    wanted = split_key(key)
-    if wanted is None:
-        raise UsageError("{key} is not a valid key", fix="Write it like agents.list[0].tools.allow", key=key)
-    here: Any = layout.tree
-    path: list[PathPart] = []
-    for step in _expanded(wanted):
-        found = _resolve_step(here, step, key, path, must_exist)
-        path.append(found)
-        here = value_at(here, (found,), _MISSING)
-    return tuple(path)
-
-
-def _expanded(wanted: tuple[KeyStep, ...]) -> tuple[KeyStep, ...]:
-    """Expand short forms at the top level to their full path."""
-    head = wanted[0]
-    if isinstance(head, str) and camel_case(head) in AGENT_KEYS:
-        return ("agents", "defaults", *wanted)
-    if isinstance(head, str) and head in CHANNELS:
-        return ("channels", *wanted)
-    if wanted[:2] == ("agents", "entries") and len(wanted) > 2 and isinstance(wanted[2], str):
-        return ("agents", "list", IdStep(wanted[2]), *wanted[3:])
-    return wanted
-
-
-def _resolve_step(here: Any, step: KeyStep, key: str, path: list[PathPart], must_exist: bool) -> PathPart:
-    if isinstance(step, str):
-        if isinstance(here, Mapping) and step not in here:
-            return next((name for name in here if camel_case(str(name)) == camel_case(step)), step)
-        return step
-    entries = here if isinstance(here, list) else []
-    if isinstance(step, int):
-        if -len(entries) <= step < len(entries):
-            return step % len(entries)
-        fix = "Indexes start at 0; [] appends"
-        raise UsageError(
-            "{list} has {count:entry|entries}", fix=fix, list=format_key(path), count=len(entries)
-        )
-    if not step.id and not must_exist:
-        return len(entries)
-    ids = [id_of(entry) for entry in entries]
-    if step.id in ids:
-        return ids.index(step.id)
-    there = [id for id in ids if id]
-    near = nearest(step.id, there)
-    fix = "Did you mean {near}?" if near else "Ids there: {ids}"
-    problem, names = "{key}: {list} has no entry with the id {id}", ", ".join(there) or "-"
-    raise UsageError(problem, fix=fix, key=key, list=format_key(path), id=step.id, near=near, ids=names)
 
 
 def _resolve_append(tree: Any, place: KeyPath, value: Any) -> tuple[KeyPath, Any]:
@@ -310,6 +248,6 @@ def _align_comment(old: str, new: str) -> str:
 
 def _parses_equal(one: str, other: str) -> bool:
     try:
-        return source.parse_config(one)[0] == source.parse_config(other)[0]
+        return parse_config(one)[0] == parse_config(other)[0]
     except ConfigError:
         return False

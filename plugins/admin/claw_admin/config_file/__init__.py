@@ -1,0 +1,1 @@
+"""``claw config set``, ``unset`` and ``schema``."""

@@ -1,0 +1,82 @@
+"""``claw config set``, ``unset`` and ``schema``: the config file changed, and described for editors."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from claw import ConfigError, t
+from claw.runtime import (
+    ConfigSource,
+    config_findings,
+    file_of,
+    format_key,
+    installed_plugins,
+    owners_in,
+    split_key,
+)
+from claw_config_sdk import parse_value, set_value, unset_value
+from typer.core import TyperCommand
+
+from claw_admin.config_file.schema import config_schema
+
+Key = Annotated[
+    str, typer.Argument(help=r"Dotted: agents.list\[coder].tools.allow; [] is the end of a list.")
+]
+
+
+class ValueCommand(TyperCommand):
+    """KEY VALUE: a value may begin with a dash, as the id of a chat and one random token in 64 do."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; two of them are a key and a value, whatever the value looks like."""
+        plain = len(args) == 2 and args[0][:1] != "-" and args[1] not in ctx.help_option_names
+        return super().parse_args(ctx, ["--", *args] if plain else args)
+
+
+def set_(key: Key, value: Annotated[str, typer.Argument(help=r"YAML: true, 3, \[a, b], a word.")]) -> None:
+    """Put VALUE at KEY. Comments stay; a change that would break the file is refused."""
+    path = file_of(os.environ)
+    parsed = parse_value(value)
+    try:
+        changed = set_value(path, key, parsed, os.environ)
+    except ConfigError:
+        if isinstance(parsed, str | list | dict):
+            raise
+        # An id that looks like a number: where the key takes text, the value is used as typed.
+        changed = set_value(path, key, value, os.environ)
+    warned = _report_change(path, key, t("set") if changed else t("was already set"))
+    place = split_key(key) or ()
+    if not warned and len(place) > 1 and place[0] == "channels":
+        hint = t("check channel {name} with claw doctor {name}; claw gateway start serves it", name=place[1])
+        typer.echo(hint, err=True)
+
+
+def unset(key: Key) -> None:
+    """Take KEY out of the file."""
+    path = file_of(os.environ)
+    changed = unset_value(path, key, os.environ)
+    _report_change(path, key, t("unset") if changed else t("was not set"))
+
+
+def schema() -> None:
+    """Print the JSON Schema of the file, for editors; installed plugins are in it."""
+    manifests = [one.manifest for one in installed_plugins() if one.manifest]
+    whole = config_schema(manifests, owners_in(os.environ)(ConfigSource()))
+    sys.stdout.write(json.dumps(whole, ensure_ascii=False, indent=2) + "\n")
+
+
+def _report_change(path: Path, key: str, done: str) -> bool:
+    """Print what was done and the warnings about this key; return true if there are any."""
+    typer.echo(f"{path}: {key} {done}")
+    changed = format_key(step for step in split_key(key) or () if isinstance(step, str | int))
+    warnings = [
+        one
+        for one in config_findings(path.parent, os.environ)[1]
+        if one.key.startswith(changed) or changed.startswith(f"{one.key}.")
+    ]
+    for warning in warnings:
+        typer.echo(f"{t('warning')}: {warning}", err=True)
+    return bool(warnings)

@@ -1,0 +1,11 @@
+"""For plugins whose commands change the config file: one key at a time, comments stay, the result is validated.
+
+Nothing is imported before it is asked for.
+"""
+
+from claw import lazy_names
+
+_NAMES = {"editor": "parse_value set_value unset_value"}
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__, {f"{__name__}.{module}": names for module, names in _NAMES.items()}
+)

@@ -1,0 +1,9 @@
+"""For type checkers: the public names of claw_config_sdk, as ``__init__`` finds them."""
+
+from claw_config_sdk.editor import (
+    parse_value as parse_value,
+    set_value as set_value,
+    unset_value as unset_value,
+)
+
+__all__: list[str]
