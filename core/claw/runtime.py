@@ -14,7 +14,7 @@ _NAMES = {
         "candidates checked_answer missing_key_error missing_provider_error select_models unknown_key_error"
     ),
     "claw.agent.outcome": "REPLY_TAG silent_tokens without_silent_token",
-    "claw.agent.routing": "LOCAL_SENDER Route parse_key queue_kind_of route_message",
+    "claw.agent.routing": "LOCAL_SENDER Route parse_key route_message",
     "claw.agent.session_queue": "SessionQueues SteeringQueue",
     "claw.agent.turn": "Turn new_turn_id run_turn",
     "claw.agent.turn_context": (
@@ -28,9 +28,8 @@ _NAMES = {
     "claw.cli.plugin_commands": "AsJson",
     "claw.cli.plugin_list": "plugin_data unknown_plugin_error",
     "claw.cli.tools": (
-        "AccountOption AgentOption ChannelOption DepthOption GroupOption ModelOption OwnerOption "
-        "SandboxOption SenderOption explanation_data judged_models probe_message run_data "
-        "PolicyContext Scenario judge_scenario model_of"
+        "explanation_data judged_models probe_message run_data PolicyContext Scenario judge_scenario model_of "
+        "takes_scenario"
     ),
     # The config file
     "claw.config.agents": "AgentSettings Model People Zone is_interpreter",
@@ -49,7 +48,7 @@ _NAMES = {
     "claw.contracts.channel": "WAITS_FOR_REPLY Conversation FunctionCommand UnavailableChannel",
     "claw.contracts.diagnostics": "BLOCKED DISABLED IDLE INCOMPATIBLE LOADED QUARANTINED",
     "claw.contracts.errors": "BusyError",
-    "claw.contracts.extensions": "Statement",
+    "claw.contracts.extensions": "Statement position_of",
     "claw.contracts.prompt": "RenderedSection size_of",
     "claw.contracts.provider": "AnswerBroken KnownModels",
     "claw.contracts.text": "escape_controls to_json truncate truncate_blocks with_ellipsis",
@@ -74,7 +73,7 @@ _NAMES = {
         "api_matches installed_plugins parse_manifest providers_of variables_of"
     ),
     "claw.host.overlay": ("CURRENT_LINK EDITABLE_FILE GATEWAY_LOCK LAYERS_FOLDER METADATA_FILE STAGED_LINK"),
-    "claw.host.registry": "BUILTIN Contribution HookRules SLOTS account_of channel_key hook_problems",
+    "claw.host.registry": "BUILTIN Contribution HookRules ON_DEMAND SLOTS WANTED account_of channel_key hook_problems",
     "claw.host.state": "PluginState require_plugins",
     "claw.host.worker": "ReusableTimeout check_and_run in_loop is_own_exit within",
     # Tool policy

@@ -25,7 +25,6 @@ from claw.agent.routing import (
     LOCAL_SENDER as LOCAL_SENDER,
     Route as Route,
     parse_key as parse_key,
-    queue_kind_of as queue_kind_of,
     route_message as route_message,
 )
 from claw.agent.session_queue import (
@@ -75,23 +74,15 @@ from claw.cli.plugin_list import (
     unknown_plugin_error as unknown_plugin_error,
 )
 from claw.cli.tools import (
-    AccountOption as AccountOption,
-    AgentOption as AgentOption,
-    ChannelOption as ChannelOption,
-    DepthOption as DepthOption,
-    GroupOption as GroupOption,
-    ModelOption as ModelOption,
-    OwnerOption as OwnerOption,
     PolicyContext as PolicyContext,
-    SandboxOption as SandboxOption,
     Scenario as Scenario,
-    SenderOption as SenderOption,
     explanation_data as explanation_data,
     judge_scenario as judge_scenario,
     judged_models as judged_models,
     model_of as model_of,
     probe_message as probe_message,
     run_data as run_data,
+    takes_scenario as takes_scenario,
 )
 from claw.config.agents import (
     AgentSettings as AgentSettings,
@@ -170,6 +161,7 @@ from claw.contracts.errors import (
 )
 from claw.contracts.extensions import (
     Statement as Statement,
+    position_of as position_of,
 )
 from claw.contracts.prompt import (
     RenderedSection as RenderedSection,
@@ -262,7 +254,9 @@ from claw.host.overlay import (
 )
 from claw.host.registry import (
     BUILTIN as BUILTIN,
+    ON_DEMAND as ON_DEMAND,
     SLOTS as SLOTS,
+    WANTED as WANTED,
     Contribution as Contribution,
     HookRules as HookRules,
     account_of as account_of,

@@ -19,7 +19,6 @@ _COMMANDS = {
     "config": ("claw.cli.config", "Read, change and check the config file."),
     "plugins": ("claw.cli.plugins", "What is installed, its state, and why."),
     "tools": ("claw.cli.tools", "Which tools an agent has, and why."),
-    "hooks": ("claw.cli.hooks", "The hooks of claw, and who answers them."),
 }
 """Command → its module and its summary."""
 

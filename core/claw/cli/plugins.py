@@ -1,17 +1,9 @@
-"""``claw plugins``: the installed plugins, their state, and why."""
-
-import json
-from typing import Any
+"""``claw plugins``: the installed plugins, their state, and why; ``claw plugins info`` comes from claw-admin."""
 
 import typer
 
-from claw.cli.hooks import answered_hooks
-from claw.cli.output import document
 from claw.cli.plugin_commands import AsJson
-from claw.cli.plugin_list import plugin_data, show, unknown_plugin_error
-from claw.contracts.diagnostics import IDLE, LOADED
-from claw.host.discovery import plugin_states
-from claw.i18n import t
+from claw.cli.plugin_list import show
 
 app = typer.Typer(
     add_completion=False,
@@ -26,32 +18,6 @@ def list_(as_json: AsJson = False) -> None:
     show(as_json)
 
 
-@app.command()
-def info(plugin: str, as_json: AsJson = False) -> None:
-    """Say all that is known of one plugin. One that is in use is loaded for the order of what it contributes."""
-    found = {state.id: state for state in plugin_states()}
-    if plugin not in found:
-        raise unknown_plugin_error(plugin, found)
-    body = plugin_data(found[plugin])
-    contributions = _contributions(plugin) if found[plugin].state in (LOADED, IDLE) else []
-    if as_json:
-        document("plugin", {**body, "contributions": contributions})
-        return
-    for key, value in body.items():
-        if value not in (None, "", [], {}):
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            typer.echo(f"{key}: {text}")
-    for one in contributions:
-        line = t("{hook}: {name}, order {order}, position {position:g}", **one)
-        choice = t("active") if one["inForce"] else t("inactive")
-        typer.echo(f"{line}, plugins.slots.{one['slot']}: {choice}" if one["slot"] else line)
-
-
-def _contributions(plugin: str) -> list[dict[str, Any]]:
-    """Return what the plugin contributes to each hook, and its position among the answers."""
-    return [
-        {"hook": hook["hook"], "slot": hook["slot"], **{key: one[key] for key in one if key != "plugin"}}
-        for hook in answered_hooks()
-        for one in hook["answers"]
-        if one["plugin"] == plugin
-    ]
+@app.callback()
+def _group() -> None:
+    """Stay a group although it has one command."""

@@ -1,12 +1,11 @@
-"""``claw tools``: list and explain the tools of a run, and make one call through the tool gate of a real
-turn."""
+"""``claw tools``: list and explain the tools of a run."""
 
 import asyncio
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
+from functools import wraps
+from inspect import Parameter, signature
 from typing import Annotated, Any, Protocol
 
 import typer
@@ -14,15 +13,12 @@ from pydantic import ConfigDict, Field
 
 from claw.agent.models import candidates
 from claw.agent.routing import LOCAL_SENDER
-from claw.agent.turn_context import TurnOptions
 from claw.app import App, load_setup, terminal_message
 from claw.cli.output import document, table
 from claw.cli.plugin_commands import AsJson
 from claw.config import Config
 from claw.config.values import Section
-from claw.contracts.errors import UsageError
 from claw.contracts.messages import Address, Inbound, Sender
-from claw.host.isolation import reserved_stdout
 from claw.i18n import t
 from claw.policy.catalog import CORE_TOOLS, normalise_tool_name
 from claw.policy.decision import Judgement
@@ -33,25 +29,6 @@ from claw.policy.subjects import RunFacts, ToolFact
 from claw.security.admission import TERMINAL, configured_owners, is_owner
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Which tools an agent has, and why.")
-
-AgentOption = Annotated[str, typer.Option("--agent", help="Agent id; default: the default agent.")]
-ChannelOption = Annotated[str, typer.Option("--channel", help="Channel the run comes from.")]
-AccountOption = Annotated[str, typer.Option("--account", help="Account on that channel.")]
-GroupOption = Annotated[str, typer.Option("--group", help="Id of the group chat; default: a direct chat.")]
-SenderOption = Annotated[
-    str, typer.Option("--sender", help="Who asks: an id, or e164:, username:, name: and a value.")
-]
-OwnerOption = Annotated[
-    bool | None, typer.Option("--owner/--no-owner", help="Take the sender for an owner, or not.")
-]
-ModelOption = Annotated[
-    str,
-    typer.Option("--model", help="This model alone: provider/model; default: the agent's, with fallbacks."),
-]
-SandboxOption = Annotated[bool | None, typer.Option("--sandbox/--no-sandbox", help="In a sandbox, or not.")]
-DepthOption = Annotated[
-    int, typer.Option("--depth", min=0, help="0: the agent itself; 1: its sub-agent; and so on.")
-]
 
 
 class Scenario(Section):
@@ -74,6 +51,50 @@ class Scenario(Section):
     model: str = ""
     sandbox: bool | None = None
     depth: int = Field(default=0, ge=0)
+
+
+_OPTIONS = {
+    "agent": typer.Option("--agent", help="Agent id; default: the default agent."),
+    "channel": typer.Option("--channel", help="Channel the run comes from."),
+    "account": typer.Option("--account", help="Account on that channel."),
+    "group": typer.Option("--group", help="Id of the group chat; default: a direct chat."),
+    "sender": typer.Option("--sender", help="Who asks: an id, or e164:, username:, name: and a value."),
+    "owner": typer.Option("--owner/--no-owner", help="Take the sender for an owner, or not."),
+    "model": typer.Option(
+        "--model", help="This model alone: provider/model; default: the agent's, with fallbacks."
+    ),
+    "sandbox": typer.Option("--sandbox/--no-sandbox", help="In a sandbox, or not."),
+    "depth": typer.Option("--depth", min=0, help="0: the agent itself; 1: its sub-agent; and so on."),
+}
+
+
+def takes_scenario(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each field of a scenario; it is called with ``scenario``.
+
+    :param fields: of :class:`Scenario`; none = all.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        chosen = {name: Scenario.model_fields[name] for name in fields or _OPTIONS}
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            command(scenario=Scenario(**{name: given.pop(name) for name in chosen}), **given)
+
+        options = [
+            Parameter(
+                name, Parameter.KEYWORD_ONLY, default=field.default,
+                annotation=Annotated[field.annotation, _OPTIONS[name]],
+            ) for name, field in chosen.items()
+        ]  # fmt: skip
+        own = signature(command, eval_str=True)
+        others = [one for one in own.parameters.values() if one.name != "scenario"]
+        parameters = sorted([*options, *others], key=lambda one: one.kind)
+        run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return decorate
 
 
 class PolicyContext(Protocol):
@@ -137,18 +158,14 @@ def model_of(found: Judgement) -> str:
 
 
 @app.command("list")
+@takes_scenario()
 def list_(
-    *, agent: AgentOption = "", channel: ChannelOption = TERMINAL, account: AccountOption = "default",
-    group: GroupOption = "", sender: SenderOption = "", owner: OwnerOption = None, model: ModelOption = "",
-    sandbox: SandboxOption = None, depth: DepthOption = 0,
+    *,
+    scenario: Scenario,
     all_: Annotated[bool, typer.Option("--all", help="Also the tools that this run does not have.")] = False,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """List the tools of a run, with what each costs in a request, in tokens."""
-    scenario = Scenario(
-        agent=agent, channel=channel, account=account, group=group, sender=sender, owner=owner, model=model,
-        sandbox=sandbox, depth=depth,
-    )  # fmt: skip
     with _open_app() as host_app:
         judged = judge_scenario(scenario, host_app.runtime)
         names = _known_tools(host_app, judged) if all_ else judged.allowed_names
@@ -167,17 +184,9 @@ def list_(
 
 
 @app.command("explain")
-def explain_(
-    name: str, *, agent: AgentOption = "", channel: ChannelOption = TERMINAL,
-    account: AccountOption = "default", group: GroupOption = "", sender: SenderOption = "",
-    owner: OwnerOption = None, model: ModelOption = "", sandbox: SandboxOption = None,
-    depth: DepthOption = 0, as_json: AsJson = False,
-) -> None:  # fmt: skip
+@takes_scenario()
+def explain_(name: str, *, scenario: Scenario, as_json: AsJson = False) -> None:
     """Say whether a run has the tool NAME, what decides, and what to change. Exit code 0: it has; 1: it has not."""
-    scenario = Scenario(
-        agent=agent, channel=channel, account=account, group=group, sender=sender, owner=owner, model=model,
-        sandbox=sandbox, depth=depth,
-    )  # fmt: skip
     with _open_app() as host_app:
         judged = judge_scenario(scenario, host_app.runtime)
         answer = explain_tool(name, host_app.config, judged, host_app.host.plugin_states)
@@ -186,41 +195,6 @@ def explain_(
     else:
         typer.echo("\n".join(explanation_lines(answer, judged)))
     raise typer.Exit(code=0 if answer.available else 1)
-
-
-@app.command()
-def call(
-    name: str, *, args: Annotated[str, typer.Option("--args", help="Arguments as a JSON object.")] = "{}",
-    agent: AgentOption = "", channel: ChannelOption = TERMINAL, account: AccountOption = "default",
-    group: GroupOption = "", sender: SenderOption = "", model: ModelOption = "", as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Run the tool NAME as a turn would: same rulings, same checks. Exit code 1: it was refused or failed."""
-    arguments = _arguments(args)
-    inbound = probe_message(
-        Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender)
-    )
-    options = TurnOptions(agent=agent, model=model, folder=Path.cwd())
-    with _open_app() as host_app, reserved_stdout():
-        result = asyncio.run(host_app.call_tool(name, arguments, inbound, options))
-    text = "\n".join(getattr(block, "text", "[image]") for block in result.blocks)
-    if as_json:
-        body = {"tool": name, "isError": result.is_error, "text": text, "details": result.details}
-        document("toolResult", body)
-    else:
-        typer.echo(text, err=result.is_error)
-    raise typer.Exit(code=1 if result.is_error else 0)
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        given = json.loads(text)
-        why = type(given).__name__
-    except ValueError as wrong:
-        given, why = None, str(wrong)
-    if not isinstance(given, dict):
-        fix = """write --args '{{"key": "value"}}'"""
-        raise UsageError("--args is not a JSON object: {why}", fix=fix, why=why)
-    return given
 
 
 @contextmanager

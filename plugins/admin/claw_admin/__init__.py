@@ -9,6 +9,7 @@ _COMMANDS = {
     "completion": "setup.completion:completion",
     "doctor": "doctor.command:doctor",
     "help": "setup.help:help_",
+    "hooks": "doctor.hooks:app",
     "init": "setup.init:init",
     "policy": "policy.commands:app",
     "route": "policy.route:app",
@@ -21,6 +22,7 @@ _COMMANDS = {
     "plugins disable": "plugin_manager.commands:disable",
     "plugins doctor": "doctor.command:plugins_doctor",
     "plugins enable": "plugin_manager.commands:enable",
+    "plugins info": "plugin_manager.info:info",
     "plugins install": "plugin_manager.commands:install",
     "plugins lock": "plugin_manager.commands:lock",
     "plugins retry": "doctor.command:retry",
@@ -28,6 +30,7 @@ _COMMANDS = {
     "plugins uninstall": "plugin_manager.commands:uninstall",
     "plugins update": "plugin_manager.commands:update",
     "plugins verify": "plugin_manager.commands:verify",
+    "tools call": "policy.call:call",
 }
 """Command → module and name of its function, or of its group (``app``); after it, a class of the command."""
 

@@ -11,19 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from claw import ContextFile, Inbound, t
 from claw.runtime import (
-    TERMINAL,
-    AccountOption,
-    AgentOption,
     AsJson,
-    ChannelOption,
-    GroupOption,
     RenderedSection,
     Scenario,
-    SenderOption,
     document,
     probe_message,
     size_of,
     table,
+    takes_scenario,
 )
 
 from claw_prompt.stability import stability
@@ -37,9 +32,10 @@ _SKILL = re.compile(r"<skill>\s*<name>(?P<name>[^<]*)</name>.*?</skill>", re.S)
 
 
 @app.command()
+@takes_scenario("agent", "channel", "account", "group", "sender")
 def show(
     *,
-    agent: AgentOption = "",
+    scenario: Scenario,
     by: Annotated[
         Literal["section", "plugin", "skill", "tool", "file"], typer.Option(help="Whose price to list.")
     ] = "section",
@@ -47,14 +43,11 @@ def show(
         Literal["full", "minimal", "none"] | None,
         typer.Option(help="full, minimal (a sub-agent's) or none; default: as the conversation asks."),
     ] = None,
-    channel: ChannelOption = TERMINAL, account: AccountOption = "default",
-    group: GroupOption = "", sender: SenderOption = "",
     text: Annotated[bool, typer.Option("--text", help="Print the prompt itself.")] = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Show each section of the prompt that a message (by default from here) would meet: owner, size, stable or not."""
-    scenario = Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender)
-    context = asyncio.run(_turn_context(probe_message(scenario), agent, mode or ""))
+    context = asyncio.run(_turn_context(probe_message(scenario), scenario.agent, mode or ""))
     if text and not as_json:
         typer.echo(context.system.whole)
         return

@@ -19,17 +19,12 @@ from claw.runtime import (
     BUILTIN,
     DEFAULT_TIMEOUTS,
     SYSTEM_CLOCK,
-    TERMINAL,
-    AccountOption,
-    AgentOption,
     AsJson,
-    ChannelOption,
     Clock,
-    GroupOption,
     Scenario,
-    SenderOption,
     document,
     probe_message,
+    takes_scenario,
 )
 
 if TYPE_CHECKING:
@@ -111,14 +106,10 @@ def parts_with_time(parts: Iterable[PromptPart], now: float) -> Iterator[tuple[P
             yield part, moment_text
 
 
-def stability(
-    *, agent: AgentOption = "", channel: ChannelOption = TERMINAL,
-    account: AccountOption = "default", group: GroupOption = "",
-    sender: SenderOption = "", as_json: AsJson = False,
-) -> None:  # fmt: skip
+@takes_scenario("agent", "channel", "account", "group", "sender")
+def stability(*, scenario: Scenario, as_json: AsJson = False) -> None:
     """Say whether two turns share every byte up to the cache boundary; exit 1 when not, with who breaks it."""
-    scenario = Scenario(agent=agent, channel=channel, account=account, group=group, sender=sender)
-    contexts, unloaded = asyncio.run(_two_turns(probe_message(scenario), agent))
+    contexts, unloaded = asyncio.run(_two_turns(probe_message(scenario), scenario.agent))
     first, second = map(parts_of, contexts)
     broken, timed = list(prompt_differences(first, second)), list(parts_with_time(second, SYSTEM_CLOCK.now()))
     size = sum(len(part.text.encode("utf-8", "replace")) for part in first)

@@ -11,20 +11,10 @@ from claw import t
 from claw.runtime import (
     LAYERS,
     LOADED,
-    TERMINAL,
-    AccountOption,
-    AgentOption,
     AsJson,
-    ChannelOption,
-    DepthOption,
     ErrorFactory,
     Explanation,
-    GroupOption,
-    ModelOption,
-    OwnerOption,
-    SandboxOption,
     Scenario,
-    SenderOption,
     Setup,
     document,
     explanation_data,
@@ -34,6 +24,7 @@ from claw.runtime import (
     read_config,
     run_data,
     table,
+    takes_scenario,
     validate_section,
 )
 
@@ -58,18 +49,10 @@ EXPECTATION_FAILED = 5
 
 
 @app.command()
-def show(
-    *, agent: AgentOption = "", channel: ChannelOption = TERMINAL,
-    account: AccountOption = "default", group: GroupOption = "", sender: SenderOption = "",
-    owner: OwnerOption = None, model: ModelOption = "", sandbox: SandboxOption = None,
-    depth: DepthOption = 0, as_json: AsJson = False,
-) -> None:  # fmt: skip
+@takes_scenario()
+def show(*, scenario: Scenario, as_json: AsJson = False) -> None:
     """Show the gates and layers that apply to a run: each list with file and line, and the tools it takes away."""
     setup = _setup_of(NOW)
-    scenario = Scenario(
-        agent=agent, channel=channel, account=account, group=group, sender=sender, owner=owner, model=model,
-        sandbox=sandbox, depth=depth,
-    )  # fmt: skip
     judged = judge_scenario(scenario, setup)
     stages = list(active_rules(judged, setup.config))
     if as_json:

@@ -10,14 +10,12 @@ from claw import Address, Inbound, Sender, UsageError, nearest, t
 from claw.runtime import (
     LOCAL_SENDER,
     TERMINAL,
-    AccountOption,
     Admission,
     AsJson,
-    ChannelOption,
     Config,
     ConfigEdit,
-    GroupOption,
     Route,
+    Scenario,
     Setup,
     decide_admission,
     document,
@@ -28,6 +26,7 @@ from claw.runtime import (
     paired_people,
     route_message,
     split_key,
+    takes_scenario,
     value_at,
 )
 
@@ -42,11 +41,12 @@ def _top() -> None:
 
 
 @app.command()
+@takes_scenario("channel", "account", "group")
 def explain(
-    *, channel: ChannelOption = TERMINAL, account: AccountOption = "default",
+    *,
+    scenario: Scenario,
     chat: Annotated[str, typer.Option("--chat", help="Id of the chat; default: a direct chat with the sender.")] = "",
     sender: Annotated[str, typer.Option("--sender", help="Id of the person.")] = "",
-    group: GroupOption = "",
     chat_type: Annotated[
         Literal["direct", "group", "channel"] | None, typer.Option("--chat-type", help="Kind of the chat.")
     ] = None,
@@ -56,10 +56,10 @@ def explain(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say whether a message would be taken up, what decides, and where it would go. Exit code 0: it would; 1: not."""
-    setup = load_setup()
+    setup, channel, group = load_setup(), scenario.channel, scenario.group
     _require_channel(channel, setup)
     kind = chat_type or ("group" if group else "direct")
-    address = Address(channel, chat or group or sender, account, thread or None)
+    address = Address(channel, chat or group or sender, scenario.account, thread or None)
     person = Sender(sender, is_bot=bot) if sender or channel != TERMINAL else LOCAL_SENDER
     inbound = Inbound(address, "", person, chat_type=kind, mentions_us=mention or kind == "direct")
     verdict = decide_admission(inbound, setup.config, _paired(address))

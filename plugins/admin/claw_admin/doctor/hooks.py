@@ -5,13 +5,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer
-
-from claw.app import App, load_setup
-from claw.cli.output import document, table
-from claw.cli.plugin_commands import AsJson
-from claw.contracts.extensions import position_of
-from claw.host.registry import ON_DEMAND, SLOTS, WANTED, Contribution
-from claw.i18n import t
+from claw import t
+from claw.runtime import (
+    ON_DEMAND,
+    SLOTS,
+    WANTED,
+    App,
+    AsJson,
+    Contribution,
+    document,
+    load_setup,
+    position_of,
+    table,
+)
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The hooks of claw, and who answers them.")
 
