@@ -201,7 +201,6 @@ class App:
         runtime = before.runtime if before else None
         plugin_log = self.registry.turn_log
         files = JsonlSessionStore(self.config.home, self._database, self._clock, disk)
-        lanes = dict(self.config.settings.messages.lanes)
         log = runtime.turn_log if runtime else plugin_log.value if plugin_log else NoTurnLog(self._database)
         return Runtime(
             config=self.config,
@@ -209,7 +208,7 @@ class App:
             sessions=runtime.sessions if runtime else session_store(files, self.registry.store),
             turn_log=log,
             chat_api=getattr(log, "chat_api", None),
-            session_queues=runtime.session_queues if runtime else SessionQueues(lanes),
+            session_queues=runtime.session_queues if runtime else SessionQueues(),
             default_model=self.setup.default_model,
             facts=facts,
             fetch=None,

@@ -9,7 +9,6 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from claw.agent.session_queue import CLOCK, MAIN, SUBAGENT
 from claw.config.paths import normalise_agent_id
 from claw.contracts.messages import Inbound, Sender
 from claw.contracts.provider import CallAccount
@@ -79,12 +78,6 @@ def parse_key(key: str, default_agent: str = "default") -> SessionKey:
         is_acp=rest.startswith("acp:"),
         thread_parent=f"agent:{agent}:{rest[: thread.start()]}" if thread else None,
     )
-
-
-def queue_kind_of(key: str) -> str:
-    """Return the queue kind of a session's turns: sub-agents and scheduled tasks have limits of their own."""
-    known = parse_key(key)
-    return SUBAGENT if known.is_subagent else CLOCK if known.is_cron else MAIN
 
 
 def _chat_type(rest: str) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from claw.agent.context import RunningTurn, before_reset, engine_call
 from claw.agent.loop import Emit, LoopCallbacks, run_loop
 from claw.agent.outcome import may_be_empty, silent_tokens, turn_outcome
-from claw.agent.routing import Route, account_of_turn, admit, queue_kind_of
+from claw.agent.routing import Route, account_of_turn, admit
 from claw.agent.session_queue import SteeringQueue
 from claw.agent.tool_gate import Caller, prepare
 from claw.agent.turn_context import (
@@ -118,8 +118,7 @@ async def take_turn(
     route = admit(message, runtime.config, options.agent, options.session)  # who may talk, to which agent
     if route is None:
         return None
-    key = route.session_key
-    async with runtime.session_queues.turn(key, queue_kind_of(key)) as steering:  # one at a time in a session
+    async with runtime.session_queues.turn(route.session_key) as steering:  # one at a time in a session
         turn = Turn(new_turn_id(), route, [AcceptedEvent(0, message)], steering, options)
         ended = await run_turn(turn, runtime, emit, partial(_terminal_reply, runtime))
     if ended.failed:

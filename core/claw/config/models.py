@@ -200,20 +200,11 @@ class Logging(Section):
     )
 
 
-class LaneSettings(Section):
-    """Numbers of concurrent turns. Turns mostly wait for models, so they may exceed the number of cores."""
-
-    main: int = Field(256, ge=1, description="Of all conversations with people.")
-    subagents: int = Field(8, ge=1, description="Of sub-agents.")
-    clock: int = Field(4, ge=1, description="Of scheduled tasks.")
-
-
 class Messages(Section):
     """``messages``."""
 
     silent_token: str = Field("NO_REPLY", min_length=1, description="An answer of only this is not sent.")
     queue: QueueSettings = section_default()
-    lanes: LaneSettings = section_default()
 
 
 class PromptSettings(Section):

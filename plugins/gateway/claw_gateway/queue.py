@@ -22,9 +22,10 @@ from claw.runtime import (
     SteeringQueue,
     Turn,
     new_turn_id,
-    queue_kind_of,
     user_text,
 )
+
+from claw_gateway.turn_limits import TurnLimits
 
 ACCEPT_WAIT_SECONDS = 1.0
 """The longest that a turn which could begin waits until pending messages are accepted."""
@@ -77,6 +78,7 @@ class ConversationQueue:
 class TurnQueue:
     """The turn queues of all conversations.
 
+    :param limits: of concurrent turns, over all conversations.
     :param run: run one turn to its end.
     :param dropped: called for a message that gets no turn, with one word for the reason.
     :param ended: called for a turn that a crash cut off and that is not resumed, with one word for the reason.
@@ -87,6 +89,7 @@ class TurnQueue:
     def __init__(
         self,
         session_queues: SessionQueues,
+        limits: TurnLimits,
         run: Callable[[Turn], Awaitable[None]],
         dropped: Callable[[AcceptedEvent, str], None],
         clock: Clock = SYSTEM_CLOCK,
@@ -94,7 +97,8 @@ class TurnQueue:
         pressed: Callable[[], bool] = lambda: False,
     ) -> None:
         self._pressed = pressed
-        self._lanes, self._run, self._dropped, self._clock = session_queues, run, dropped, clock
+        self._session_queues, self.limits = session_queues, limits
+        self._run, self._dropped, self._clock = run, dropped, clock
         self._ended = ended
         self._by_key: dict[str, ConversationQueue] = {}
         self._side_tasks: dict[str, tuple[asyncio.Task[None], AcceptedEvent]] = {}
@@ -252,7 +256,7 @@ class TurnQueue:
         try:
             while one.waiting and self._open:
                 await self._wait_for_accepting()
-                async with self._lanes.turn(key, queue_kind_of(key)) as steering:
+                async with self._session_queues.turn(key) as steering, self.limits.of(key):
                     if not (one.waiting and self._open):  # stopped while it waited for the session queue
                         continue
                     one.turn = self._next_turn(one, steering)

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 from claw.agent.routing import Route
-from claw.agent.session_queue import CLOCK, MAIN, SUBAGENT, SessionQueues
+from claw.agent.session_queue import SessionQueues
 from claw.config.channels import QueueSettings
 from claw.contracts.messages import AcceptedEvent, Address, Inbound, Sender
 from claw_gateway.queue import QueuedMessage, TurnQueue
+from claw_gateway.turn_limits import CLOCK, MAIN, SUBAGENT, TurnLimits
 
 KEY = "agent:default:fake:direct:u1"
 CHAT = Address("fake", "chat-1")
@@ -23,7 +24,8 @@ class QueueBench:
     def __init__(self, width=None, **widths):
         self.turns, self.dropped, self.gates = [], [], asyncio.Queue()
         self.stopped, self.count = [], 0
-        self.backlog = TurnQueue(SessionQueues({MAIN: width or 0, **widths}), self._run, self._drop)
+        limits = TurnLimits({MAIN: width or 0, **widths})
+        self.backlog = TurnQueue(SessionQueues(), limits, self._run, self._drop)
 
     def say(self, text, settings, key=KEY, address=CHAT, rights="a member"):
         self.count += 1
