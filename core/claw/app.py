@@ -31,6 +31,7 @@ from claw.config.plugin_view import PluginConfig
 from claw.config.source import CONFIG_FILE_NAMES, ConfigSource, find_config, read_config
 from claw.config.summary import outline_config
 from claw.config.values import Secret
+from claw.contracts.channel import Channel
 from claw.contracts.errors import ClawError, PluginError, UsageError
 from claw.contracts.events import ignore_event
 from claw.contracts.messages import Address, Inbound, Outbound, Receipt
@@ -45,7 +46,7 @@ from claw.host.health import PluginHealth
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
 from claw.host.manager import Host
 from claw.host.manifest import InstalledPlugin
-from claw.host.registry import Contribution, HookRules, Registry, kept_channels
+from claw.host.registry import Contribution, HookRules, Registry
 from claw.host.state import PluginState, choose_default_model, config_key_errors, declared_tools, owned_models
 from claw.host.worker import PluginWorker, within
 from claw.i18n import t
@@ -134,7 +135,8 @@ class App:
     :param log: receives each problem that stops nothing, as one translated line.
     :param timeouts: limits of time for calls of plugins.
     :param before: the app of an older configuration in the same process: its database, sessions, network clients and
-        plugin objects are reused, and so is every channel whose settings did not change.
+        plugin objects are reused.
+    :param keep: of ``before`` and this app, returns the channels of this app: those of ``before`` that go on are in it.
     :param disk: the system calls for durable writes of state and sessions.
     """
 
@@ -147,6 +149,7 @@ class App:
         clock: Clock = SYSTEM_CLOCK,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         before: "App | None" = None,
+        keep: "Callable[[App, App], Mapping[str, Contribution[Channel]]] | None" = None,
         disk: Disk = SYSTEM_DISK,
     ) -> None:
         self.timeouts: Timeouts = before.timeouts if before else timeouts
@@ -173,15 +176,9 @@ class App:
         registry, facts = self._ordered(self.host.gather())
         if errors := config_key_errors(self.config, self.host.plugin_states):
             raise combine_errors(errors)
-        if before:
-            settings = before.config.settings, self.config.settings
-            linked = *before.host.linked, *self.host.linked
-            changed = discovery.reconfigured(
-                self.host.plugin_states, before.config.layout, self.config.layout
-            )
-            kept = kept_channels(before.registry, registry, *settings, linked, changed)
-            registry = replace(registry, channels=kept)
         self.registry: Registry = registry
+        if before and keep:
+            self.registry = replace(registry, channels=keep(before, self))
         self.runtime: Runtime = self._attach_approver(self._make_runtime(before, facts, disk))
         self.chat_commands = ChatCommands(self.host, self._worker, self.log)
         self._log_findings(facts)

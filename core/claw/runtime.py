@@ -38,7 +38,7 @@ _NAMES = {
     "claw.config.errors": "ConfigErrors ErrorFactory",
     "claw.config.loader": "Config load_config no_owners validate_section validate_source",
     "claw.config.models": "Settings",
-    "claw.config.paths": "AGENT_KEYS format_key split_key value_at written_path",
+    "claw.config.paths": "AGENT_KEYS format_key split_key value_at values_at written_path",
     "claw.config.source": "CONFIG_FILE_NAMES ConfigSource find_config parse_config read_config",
     "claw.config.summary": (
         "ANY_ENDPOINT FIRST_PARTY ConfigOutline install_hint outline_config package_of schema_violations"

@@ -117,6 +117,7 @@ from claw.config.paths import (
     format_key as format_key,
     split_key as split_key,
     value_at as value_at,
+    values_at as values_at,
     written_path as written_path,
 )
 from claw.config.source import (

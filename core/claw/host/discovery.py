@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from claw import __version__, i18n
-from claw.config.paths import Layout, Path as KeyPath, format_key, line_of, values_at
+from claw.config.paths import Path as KeyPath, format_key, line_of
 from claw.config.source import ConfigSource, find_config, read_config, substitute_all
 from claw.config.summary import ConfigOutline, SchemaViolation, outline_config, schema_violations
 from claw.contracts.errors import ClawError, ConfigError, PluginError
@@ -124,16 +124,6 @@ def owners_in(environ: Mapping[str, str]) -> "OwnersOf":
         return owned_models(states_of(found, read.tree, environ))
 
     return owners
-
-
-def reconfigured(plugin_states: Sequence[PluginState], before: Layout, after: Layout) -> set[str]:
-    """Return the ids of plugins of which a key of the file has changed that they own beside their sections."""
-    return {
-        one.id
-        for one in plugin_states
-        for key in (one.found.manifest.config_keys if one.found.manifest else ())
-        if [*values_at(before.tree, key)] != [*values_at(after.tree, key)]
-    }
 
 
 def _with_integrity(found: Sequence[InstalledPlugin], home: Path) -> Sequence[InstalledPlugin]:

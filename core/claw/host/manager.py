@@ -104,12 +104,6 @@ class Host:
             for thing in all_.get(hook, ())
         )
 
-    @property
-    def linked(self) -> tuple[frozenset[str], ...]:
-        """Groups of plugins that hold objects of each other: one that specifies a hook, and those with answers."""
-        plugins = {hook: {one.plugin for one in self.answers_to(hook)} for hook in self._specified}
-        return tuple(frozenset({of, *plugins[hook]}) for hook, of in self._specified.items())
-
     def gather(self) -> Registry:
         """Load what the configuration uses, call the hooks, and freeze the contributions.
         :raises PluginError: a required plugin is not there or was set aside (exit 4).

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
+from typing import Any, Generic, TypeVar, get_args
 
 from claw.config.plugin_view import PluginConfig
-from claw.contracts.channel import Channel, ConversationChange, UnavailableChannel
+from claw.contracts.channel import Channel, ConversationChange
 from claw.contracts.errors import ClawError, nearest
 from claw.contracts.extensions import (
     Approver,
@@ -28,9 +28,6 @@ from claw.host import hookspecs
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts
 from claw.host.manifest import KIND_OF_HOOK, Manifest
 from claw.i18n import t
-
-if TYPE_CHECKING:
-    from claw.config.models import Settings
 
 T = TypeVar("T")
 
@@ -316,39 +313,3 @@ def specified_by(module: Any, taken: Mapping[str, str]) -> list[str]:
         if list(inspect.signature(getattr(specs, name)).parameters) != ["config"]:
             raise TypeError(f"its hook {name} must take config and nothing else")
     return marked
-
-
-def kept_channels(
-    before: Registry,
-    after: Registry,
-    old: "Settings",
-    new: "Settings",
-    linked: Iterable[frozenset[str]],
-    reconfigured: Iterable[str] = (),
-) -> dict[str, Contribution[Channel]]:
-    """Return the channels of ``after``, each as in ``before`` when nothing that it reads has changed; pure.
-
-    :param linked: groups of plugins that hold objects of each other (routes of the HTTP listener, say): they change
-        together.
-    :param reconfigured: plugins of which a key of the file has changed that they own beside their sections.
-    """
-    mine, entries = before.channels, (old.plugins.entries, new.plugins.entries)
-    same = {
-        key
-        for key, one in after.channels.items()
-        if key in mine
-        and mine[key].plugin == one.plugin
-        and not isinstance(mine[key].value, UnavailableChannel)
-        and old.channels.get(one.value.name) == new.channels.get(one.value.name)
-    }
-    renewed = {id for id in {*entries[0], *entries[1]} if entries[0].get(id) != entries[1].get(id)}
-    renewed |= {*reconfigured}
-    changed = renewed | {one.plugin for key, one in {**mine, **after.channels}.items() if key not in same}
-    for _ in (groups := tuple(linked)):  # links can be chained
-        for group in groups:
-            if group & changed:
-                changed, renewed = changed | group, renewed | group
-    return {
-        key: mine[key] if key in same and one.plugin not in renewed else one
-        for key, one in after.channels.items()
-    }

@@ -58,6 +58,7 @@ from claw_gateway.delivery import OutboxDelivery
 from claw_gateway.directives import visible_part
 from claw_gateway.inbound import InboundPipeline
 from claw_gateway.journal import UnfinishedTurn, journal_of
+from claw_gateway.kept_channels import kept_channels
 from claw_gateway.pairing import Pairing
 from claw_gateway.process.failpoint import failpoint
 from claw_gateway.process.report import LOG_CONTEXT, ChannelReport, HealthReport, log_context_of
@@ -154,7 +155,7 @@ class ChannelServer:
         :raises ClawError: a plugin that works now would be missing; nothing has changed.
         """
         old = self.app
-        new = App(setup, before=old)
+        new = App(setup, before=old, keep=kept_channels)
         if wrong := newly_wrong(old, new):
             await new.retire(old)
             raise ClawError("{why}", why=wrong)
