@@ -32,8 +32,8 @@ def kept_channels(old: App, new: App) -> dict[str, Contribution[Channel]]:
 
 
 def _linked(app: App) -> Iterator[frozenset[str]]:
-    """Yield groups of plugins that change together: one that specifies a hook, and those that answer it. They hold objects
-    of each other, such as routes of the HTTP listener."""
+    """Yield groups of plugins that change together: one that specifies a hook, and those that answer it. They share
+    objects, such as routes of the HTTP listener."""
     for hook, plugin in app.host.specified.items():
         yield frozenset({plugin, *(one.plugin for one in app.host.answers_to(hook))})
 
