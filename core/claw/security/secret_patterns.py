@@ -1,6 +1,7 @@
 """Patterns of secrets: the shapes of well-known keys, and the names before a secret value. Pure.
 
 ``secret_shapes.json`` has the tokens: the prefixes that their issuers document, mostly for secret scanning.
+``secret_values.txt`` has the forms of a value behind a name, in a URL, a header or a command line.
 """
 
 import base64
@@ -23,59 +24,17 @@ _NAMES = "|".join((
     "api[-_]?hash", "密码", "口令", "令牌", "密钥",
 ))  # fmt: skip
 _NAME = re.compile(_NAMES)
-_NUMBERED = r"(?:[-_]?(?:\d{1,2}|[vV]alue))?"
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
-_COLOUR = r"(?:\x1b\[[0-9;]{0,12}m){0,4}"
-_QUOTE = r"""\\{0,3}(?:\"{3}|'{3}|["'`])"""
-_ANNOTATION = (
-    r"(?::[ \t]{0,4}(?:str|string|bytes|Any|Secret(?:Str)?)(?:[ \t]{0,2}\|[ \t]{0,2}None)?[ \t]{0,4}=)"
-)
-_SEPARATOR = rf"(?:{_ANNOTATION}|=>|:=|[:=：＝]|(?<=[码令牌钥])[是为]|>(?=[^\s<>]))"
-_BETWEEN = rf"{_COLOUR}(?:{_QUOTE})?\]?{_COLOUR}[ \t]{{0,80}}{_SEPARATOR}{_COLOUR}[ \t]{{0,80}}{_COLOUR}"
-# A word of any characters. Punctuation that may close a list, an argument or a sentence ends it only before a blank.
-_WORD = r"""(?:[^\s"'`<>&,;)}\]\x1b]|&(?![\w.%-]{1,64}=)|[,;)}\]](?![\s"'`\x1b]|\Z)|["'`](?=\w)|<(?![/\s])|>(?=\w))+"""
-_QUOTED = rf"""(?P<quote>{_QUOTE})(?P<quoted>(?:(?!(?<!\\)(?P=quote))[^\r\n])+)"""
-_STRUCTURE = r"""(?![{\[](?:[\s"'`{}\[\]]|\Z|env\b|file\b|exec\b|source\b))"""
-_NEXT_LINE = r"""\r?\n[ \t]{0,40}["']?(?P<below>(?=[^\s"']{0,200}\d)[^\s"':]{8,})(?=["']?(?:\s|\Z))"""
-
 _LONG_WORD = re.compile(r"[A-Za-z0-9_+/=~%$|:.-]{16,}")
 _CHANGE = re.compile(r"\d[A-Za-z]|[A-Za-z]\d")
 _WORD_START = re.compile(r"(?<![A-Za-z0-9])(?=([A-Za-z0-9]..))")
-_KEY_BLOCK = (
-    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?!-----)[A-Za-z0-9+/=\s\\:,.-])*(?:-----END [A-Z0-9 ]{0,60}-----)?"
-)
-_IN_URL = (
-    r"""://(?P<user>[^\s/?#@:"'<>\x1b]{0,200})"""
-    r"""(?P<password>:(?:[^\s/?#"'<>\x1b]{0,200}|(?!\d{1,5}[/?#])[^\s"'<>@\x1b]{0,200}))?@"""
-)
-_IN_QUERY = r"""(?i)([?&#](?:[\w-]{0,40}signature|sig|key|code|auth)=)[^\s&#"'<>\x1b]{6,}"""
-_SCHEME = r"(?:Bearer|Basic|Bot|Token|Negotiate|ApiKey)"
-_HEADER = (
-    rf"""(?i)((?P<name>authorization|cookie2?)(?:{_QUOTE})?{_COLOUR}[ \t]{{0,8}}[:=,]{_COLOUR}[ \t]{{0,8}}"""
-    rf"""(?:b?{_QUOTE})?)"""
-    rf"""(?!["'{{\[\s])(?:(?P<scheme>{_SCHEME}[ \t]{{1,8}})[^\s"'\\,\x1b]+|(?:[^\\"'\r\n\x1b]|\\(?!["'rn]))+)"""
-)
-_BEARER = r"(?i)\b((?:bearer|basic)[ \t]{1,8})(?=[A-Za-z+/._~=-]{0,60}\d)[A-Za-z0-9+/._~=-]{16,}"
-_BLOCK = (  # of YAML: all lines with at least the indentation of the first
-    rf"{_NUMBERED}[\"']?[ \t]{{0,8}}:[ \t]{{0,8}}[|>][-+0-9]{{0,2}}[ \t]{{0,80}}(?:#[^\r\n]*)?\r?\n(?P<indent>[ \t]+)"
-    r"(?P<block>[^\r\n]+(?:\r?\n(?:(?P=indent)[^\r\n]*|[ \t]*(?=\r?\n)))*)"
-)
-_VALUE = rf"{_NUMBERED}{_BETWEEN}(?:{_QUOTED}|{_STRUCTURE}(?P<word>{_WORD})|{_NEXT_LINE})"
-_OPTION = rf"[ \t]{{1,8}}(?:{_QUOTED}|(?P<word>(?!-){_WORD}))"
-_OPTION_BEFORE = r"(?:\A|[\s'\"])--?[A-Za-z0-9_-]*\Z"
-_ARGUMENT = rf"(?:{_QUOTED}|(?P<word>{_WORD}))"
-_SHELL = {  # a program → its option for a password
-    "mysql": rf"\bmysql\w{{0,20}}\b[^\r\n;|&]{{0,200}}?\s-p{_ARGUMENT}",
-    "mariadb": rf"\bmariadb\w{{0,20}}\b[^\r\n;|&]{{0,200}}?\s-p{_ARGUMENT}",
-    "sshpass": rf"\bsshpass\s{{1,8}}-p\s{{0,8}}{_ARGUMENT}",
-    "curl": (
-        rf"\bcurl\b[^\r\n;|]{{0,200}}?\s(?:-u|--user)[ =]{{0,4}}[\"']?[^\s:\"']{{1,64}}:(?P<word>{_WORD})"
-    ),
-}
+_PROGRAMS = ("mysql", "mariadb", "sshpass", "curl")
 _VALUE_GROUPS = ("quoted", "word", "below", "block")
 _REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*\}?|\$[A-Za-z_]\w*|\*{3}|(?i:null|none|true|false|undefined)")
-_SECRET_NAME = re.compile(rf"(?:{_NAMES}|authorization|cookie2?|(?:\A|[_-])signature|\Asig){_NUMBERED}\Z")
+_SECRET_NAME = re.compile(
+    rf"(?:{_NAMES}|authorization|cookie2?|(?:\A|[_-])signature|\Asig)"
+    r"(?:[-_]?(?:\d{1,2}|[vV]alue))?\Z"
+)
 
 
 _OUR_KEY = re.compile(
@@ -105,24 +64,37 @@ def _mask_header(found: re.Match[str]) -> str:
 
 def mask_patterns(text: str) -> str:
     """Mask the parts of ``text`` that look like secrets; one pass."""
+    values = _values()
     if "PRIVATE KEY" in text:
-        text = re.sub(_KEY_BLOCK, MASK, text)
+        text = re.sub(values["key_block"], MASK, text)
     text = _mask_tokens(text)
     if "://" in text:
-        text = re.sub(_IN_URL, _mask_url, text)
+        text = re.sub(values["in_url"], _mask_url, text)
     lower = text.lower()
     if "authorization" in lower or "cookie" in lower:
-        text = re.sub(_HEADER, _mask_header, text)
+        text = re.sub(values["header"], _mask_header, text)
     if "bearer" in lower or "basic" in lower:
-        text = re.sub(_BEARER, rf"\1{MASK}", text)
+        text = re.sub(values["bearer"], rf"\1{MASK}", text)
     if "=" in text:
-        text = re.sub(_IN_QUERY, rf"\1{MASK}", text)
+        text = re.sub(values["in_query"], rf"\1{MASK}", text)
     if "value=" in lower:
         text = re.sub(_shapes()["xml value"], _mask_match, text)
-    for program, pattern in _SHELL.items():
+    for program in _PROGRAMS:
         if program in text:
-            text = re.sub(pattern, _mask_match, text)
+            text = re.sub(values[program], _mask_match, text)
     return _mask_named(text)
+
+
+@lru_cache(maxsize=1)
+def _values() -> dict[str, str]:
+    """Return the patterns of ``secret_values.txt`` by name, with the patterns that they refer to."""
+    values: dict[str, str] = {}
+    text = Path(__file__).with_name("secret_values.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line and line[0] != "#":
+            name, _, pattern = line.partition(": ")
+            values[name] = re.sub(r"<<(\w+)>>", lambda part: values[part[1]], pattern)
+    return values
 
 
 @lru_cache(maxsize=1)
@@ -172,14 +144,16 @@ def _mask_issued(found: re.Match[str]) -> str:
 
 def _mask_named(text: str) -> str:
     """Mask values after the name of a secret: ``token=…``, ``"apiKey": "…"``, ``--password …``, a YAML block."""
-    pieces, done = [], 0
+    pieces, done, values = [], 0, _values()
     for name in _NAME.finditer(text.translate(_LOWER)):
         if name.start() < done:  # it is part of a value that is masked already
             continue
         end = name.end()
-        found = re.compile(_BLOCK).match(text, end) or re.compile(_VALUE).match(text, end)
-        if found is None and re.search(_OPTION_BEFORE, text[max(0, name.start() - 45) : name.start()]):
-            found = re.compile(_OPTION).match(text, end)
+        found = re.compile(values["block"]).match(text, end) or re.compile(values["value"]).match(text, end)
+        if found is None and re.search(
+            values["option_before"], text[max(0, name.start() - 45) : name.start()]
+        ):
+            found = re.compile(values["option"]).match(text, end)
         value = _value_group(found) if found else None
         if found and value and not _is_message_about_key(text, name.start(), end):
             pieces += [text[done : found.start(value)], MASK]
