@@ -308,7 +308,7 @@ BUDGETS = {
     "claw.contracts": 1613,
     "claw.host": 2522,
     "claw.policy": 1067,
-    "claw.security": 1645,
+    "claw.security": 1622,
     "claw.storage": 1370,
     "claw_admin": 2830,
     "claw_anthropic": 406,

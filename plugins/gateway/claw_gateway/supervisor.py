@@ -66,7 +66,7 @@ from claw_gateway.queue import TurnQueue, cancel_tasks
 from claw_gateway.replies import block_key, quoted_message_id, replies_of_turn, silent_tokens_of, split_reply
 from claw_gateway.streaming import RelayedStream, RelayOptions, recover_streamed
 from claw_gateway.tool_log import with_tool_log
-from claw_gateway.turn_limits import LaneSettings, TurnLimits
+from claw_gateway.turn_limits import TurnLimits, widths_of
 
 MAX_WAITING = 10_000
 """Limit of accepted messages whose turn has not begun; beyond it channels wait in ``submit``."""
@@ -107,13 +107,9 @@ class ChannelServer:
         self._delivery = OutboxDelivery(self._journal, self._channel_of, app.log, app.timeouts)
         self._intake_since: dict[object, float] = {}
         self._backlog = TurnQueue(
-            app.runtime.session_queues,
-            TurnLimits(dict(app.config.section("messages.lanes", LaneSettings))),
-            self._answer,
-            self._dropped,
-            ended=self._journal.ended,
-            pressed=self._is_waiting,
-        )
+            app.runtime.session_queues, TurnLimits(widths_of(app.config)), self._answer, self._dropped,
+            ended=self._journal.ended, pressed=self._is_waiting,
+        )  # fmt: skip
         pairing = Pairing(app.database, app.clock)
         self._reception = InboundPipeline(lambda: self.app, self._backlog, self._delivery, pairing)
         self._arrived: dict[Address, deque[AcceptedEvent | UnfinishedTurn]] = {}
@@ -162,7 +158,7 @@ class ChannelServer:
         self._connect_approver(new)
         self._unserved, self._unheard = accounts_not_served(new), channels_without_listener(new)
         self.app = new
-        self._backlog.limits.change(dict(new.config.section("messages.lanes", LaneSettings)))
+        self._backlog.limits.change(widths_of(new.config))
         for key, task in list(self._listening.items()):
             before, after = old.registry.channels.get(key), new.registry.channels.get(key)
             if before is not after or task.done():  # a quarantined one is tried again

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from claw import Section
-from claw.runtime import parse_key
+from claw.runtime import Config, parse_key
 from pydantic import Field
 
 MAIN, SUBAGENT, CLOCK = "main", "subagents", "clock"
@@ -74,3 +74,8 @@ class TurnLimits:
         """Return the limit of a session's turns: sub-agents and scheduled tasks have limits of their own."""
         known = parse_key(session_key)
         return self._limits[SUBAGENT if known.is_subagent else CLOCK if known.is_cron else MAIN]
+
+
+def widths_of(config: Config) -> dict[str, int]:
+    """Return the limits by kind, of ``messages.lanes``."""
+    return dict(config.section("messages.lanes", LaneSettings))
