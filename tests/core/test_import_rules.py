@@ -310,7 +310,7 @@ BUDGETS = {
     "claw.policy": 1067,
     "claw.security": 1622,
     "claw.storage": 1370,
-    "claw_admin": 2830,
+    "claw_admin": 3061,
     "claw_anthropic": 406,
     "claw_approvals": 657,
     "claw_author": 507,
