@@ -136,7 +136,7 @@ class App:
     :param timeouts: limits of time for calls of plugins.
     :param before: the app of an older configuration in the same process: its database, sessions, network clients and
         plugin objects are reused.
-    :param keep: of ``before`` and this app, returns the channels of this app: those of ``before`` that go on are in it.
+    :ivar keep_channels: of an app and the one that replaces it, returns the channels of the newer one; some may go on.
     :param disk: the system calls for durable writes of state and sessions.
     """
 
@@ -149,7 +149,6 @@ class App:
         clock: Clock = SYSTEM_CLOCK,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         before: "App | None" = None,
-        keep: "Callable[[App, App], Mapping[str, Contribution[Channel]]] | None" = None,
         disk: Disk = SYSTEM_DISK,
     ) -> None:
         self.timeouts: Timeouts = before.timeouts if before else timeouts
@@ -177,7 +176,9 @@ class App:
         if errors := config_key_errors(self.config, self.host.plugin_states):
             raise combine_errors(errors)
         self.registry: Registry = registry
-        if before and keep:
+        self.keep_channels: Callable[[App, App], Mapping[str, Contribution[Channel]]] | None = None
+        if before and (keep := before.keep_channels):
+            self.keep_channels = keep
             self.registry = replace(registry, channels=keep(before, self))
         self.runtime: Runtime = self._attach_approver(self._make_runtime(before, facts, disk))
         self.chat_commands = ChatCommands(self.host, self._worker, self.log)

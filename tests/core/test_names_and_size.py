@@ -11,10 +11,6 @@ FILES = [*sources(CORE), *(source for package in plugin_packages() for source in
 MOST_PARAMETERS = 7
 WIDER = {
     # Options of a command: typer reads them from the signature.
-    "claw.cli.tools.list_",
-    "claw.cli.tools.explain_",
-    "claw.cli.tools.call",
-    "claw_admin.policy.commands.show",
     "claw_admin.policy.route.explain",
     "claw_prompt.command.show",
     # Arguments of a tool: the model reads them from the signature.

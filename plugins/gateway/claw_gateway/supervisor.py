@@ -116,7 +116,7 @@ class ChannelServer:
         self._intake: set[asyncio.Task[None]] = set()
         self._approvers: list[ChatApprover] = []
         self._listening: dict[str, asyncio.Task[str]] = {}
-        app.outlet = self._say
+        app.outlet, app.keep_channels = self._say, kept_channels
         self._connect_approver(app)
 
     @property
@@ -151,7 +151,7 @@ class ChannelServer:
         :raises ClawError: a plugin that works now would be missing; nothing has changed.
         """
         old = self.app
-        new = App(setup, before=old, keep=kept_channels)
+        new = App(setup, before=old)
         if wrong := newly_wrong(old, new):
             await new.retire(old)
             raise ClawError("{why}", why=wrong)
