@@ -4,11 +4,15 @@ import asyncio
 from typing import Any
 
 import claw_anthropic
+import claw_google
+import claw_mistral
 import claw_openai
 import pytest
 from claw.contracts.tool_schema import schema_problem
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
-from claw_testing.services import AnthropicService, OpenAIService
+from claw_testing.protocols import RequestRefused
+from claw_testing.protocols.tool_schemas import check_function
+from claw_testing.services import AnthropicService, GoogleService, MistralService, OpenAIService
 
 SOUND = {"type": "object", "properties": {"path": {"type": "string"}}}
 BAD: dict[str, Any] = {
@@ -27,9 +31,47 @@ COMBINED = {
         {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
     ]
 }
+NESTED: dict[str, Any] = {
+    "anyOf inside": {
+        "anyOf": [{"type": "string"}, {"type": "object", "properties": {"a": {"type": "array"}}}]
+    },
+    "oneOf with null": {"oneOf": [{"type": "string", "format": "uri"}, {"type": "null"}]},
+    "a list without items": {"type": "array"},
+    "a tuple of an old draft": {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]},
+    "a strict bound of an old draft": {"type": "number", "minimum": 0, "exclusiveMinimum": True},
+    "a pattern of another dialect": {"type": "string", "pattern": "^\\p{L}+$"},
+    "keys by pattern": {
+        "type": "object",
+        "patternProperties": {"^x-": {"type": "string"}, "\\p{L}": {"type": "string"}},
+    },
+    "any other keys": {"type": "object", "additionalProperties": {"type": "array"}},
+    "a recursive reference": {"$ref": "#/$defs/Node"},
+    "a reference with a description": {"$ref": "#/$defs/Node", "description": "where to begin"},
+    "a format": {"type": "string", "format": "email"},
+    "an enum of numbers": {"type": "integer", "enum": [1, 2]},
+    "constants": {"anyOf": [{"const": "a"}, {"const": 3}]},
+    "one of its own keys is required": {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+        "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+    },
+    "true": True,
+    "false": False,
+    "type lists": {"type": ["string", "array", "null"]},
+    "conditions": {
+        "type": "object",
+        "if": {"required": ["a"]},
+        "then": {"required": ["b"]},
+        "dependentRequired": {"a": ["b"]},
+    },
+}
+"""Schemas of one argument that are sound, and that a service refuses unless they are converted."""
+
 WIRES = {
     "anthropic": (AnthropicService, claw_anthropic, "anthropic/claude-sonnet-4-6", {}),
     "openai": (OpenAIService, claw_openai, "openai/gpt-4.1", {}),
+    "google": (GoogleService, claw_google, "google/gemini-2.5-pro", {}),
+    "mistral": (MistralService, claw_mistral, "mistral/mistral-large-4", {}),
     "openai responses": (OpenAIService, claw_openai, "openai/gpt-4.1", {"api": "responses"}),
 }
 
@@ -98,3 +140,63 @@ async def test_alternatives_at_the_top_are_sent_as_one_object(wire: str) -> None
 
     assert text == "fine"
     assert "'id'" in str(body["tools"]) and "'name'" in str(body["tools"])
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_service_takes_every_sound_schema(wire: str, name: str) -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"x": NESTED[name], "y": {"type": "object", "properties": {"x": NESTED[name]}}},
+        "required": ["x"],
+        "$defs": {"Node": node},
+    }
+
+    text, _, body, _ = await answered(wire, FakeTool("odd", "", schema))
+
+    assert text == "fine"
+    assert "odd" in str(body["tools"])
+
+
+async def test_a_tool_with_arguments_that_anthropic_cannot_name_is_left_out_and_named(caplog: Any) -> None:
+    named = {"type": "object", "properties": {"名字": {"type": "string"}}}
+
+    text, _, body, _ = await answered(
+        "anthropic", FakeTool("good", "", SOUND), FakeTool("chinese", "", named)
+    )
+
+    assert text == "fine"
+    assert [tool["name"] for tool in body["tools"]] == ["good"]
+    assert "anthropic is not given these tools: chinese" in caplog.text and "名字" in caplog.text
+
+
+@pytest.mark.parametrize("wire", ["openai", "openai responses"])
+async def test_more_tools_than_openai_takes_leave_out_the_last_ones_and_name_them(
+    wire: str, caplog: Any
+) -> None:
+    tools = [FakeTool(f"tool_{number:03d}", "", SOUND) for number in range(130)]
+
+    text, _, body, _ = await answered(wire, *tools)
+
+    assert text == "fine"
+    sent = [tool.get("function", tool)["name"] for tool in body["tools"]]
+    assert sent == [f"tool_{number:03d}" for number in range(128)]
+    [line] = [record.getMessage() for record in caplog.records if "not given" in record.getMessage()]
+    assert "tool_128, tool_129" in line and "takes 128 tools" in line and "tools.deny" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("a list without items", "array schema missing items"),
+        ("a tuple of an old draft", "draft 2020-12"),
+        ("a strict bound of an old draft", "draft 2020-12"),
+        ("a pattern of another dialect", "is not a 'regex'"),
+        ("keys by pattern", "is not a 'regex'"),
+    ],
+)
+def test_our_service_refuses_what_openai_refuses(name: str, why: str) -> None:
+    with pytest.raises(RequestRefused, match=why):
+        check_function({"type": "object", "properties": {"x": {"anyOf": [NESTED[name]]}}}, "odd")

@@ -11,7 +11,14 @@ from typing import Any
 
 import msgspec
 from claw import Credential, ModelEvent, Request
-from claw_provider_sdk import IncrementalCache, Price, VendorClients, VendorProvider, stream_answer
+from claw_provider_sdk import (
+    IncrementalCache,
+    Price,
+    ToolLimits,
+    VendorClients,
+    VendorProvider,
+    stream_answer,
+)
 
 from claw_anthropic import prices
 from claw_anthropic.answer import MessagesParser
@@ -44,6 +51,7 @@ class Anthropic(VendorProvider):
         super().__init__(name, config, base_url, keys, http, free)
         self._clients = VendorClients("anthropic", "anthropic", "claw-anthropic", self._make)
         self._turns = IncrementalCache(partial(MessagesTurns, name))
+        self._limits = ToolLimits(name, checks_arguments=True)
 
     def context_tokens(self, model: str) -> int:
         """Return the configured size, else that of all current models of the vendor."""
@@ -65,6 +73,7 @@ class Anthropic(VendorProvider):
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Stream the answer to ``request``."""
         most = self._longest_answer(request.model)
+        request = replace(request, tools=self._limits.fitting(request.tools, request.tool_choice))
         asked = request if prices.can_think(request.model) else replace(request, thinking="off")
 
         async def ask() -> Any:

@@ -12,7 +12,7 @@ from copy import copy
 from typing import Any
 
 from claw import Assistant, Image, Message, Request, Text, Thinking, ToolCall, ToolSpec, User
-from claw_provider_sdk import CallIds, JsonRows, gemini_schema
+from claw_provider_sdk import CallIds, JsonRows, gemini_schema, object_schema
 
 from claw_google import thinking
 
@@ -58,7 +58,7 @@ def wire_name(name: str) -> str:
 
 def to_function(spec: ToolSpec) -> Part:
     """Convert a tool; its schema in Gemini's subset, left out when it has no parameters."""
-    schema = gemini_schema(spec.parameters)
+    schema = gemini_schema(object_schema(spec.parameters))
     function = {"name": wire_name(spec.name), "description": spec.description}
     return function | ({"parameters": {"type": "object"} | schema} if schema.get("properties") else {})
 

@@ -5,12 +5,20 @@ project come from the environment unless headers say otherwise.
 """
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import msgspec
 from claw import Credential, ModelEvent, Request
-from claw_provider_sdk import IncrementalCache, Price, StreamTimeouts, VendorClients, stream_answer
+from claw_provider_sdk import (
+    IncrementalCache,
+    Price,
+    StreamTimeouts,
+    ToolLimits,
+    VendorClients,
+    stream_answer,
+)
 from pydantic.alias_generators import to_camel
 
 from claw_openai import chat, responses
@@ -19,6 +27,8 @@ from claw_openai.endpoints import Endpoint
 
 CONTEXT_TOKENS = 32_768
 """Assumed context size of an unknown model."""
+MOST_TOOLS = 128
+"""In one request (its error "Invalid 'tools': array too long. Expected an array with maximum length 128")."""
 
 
 class OpenAI:
@@ -50,6 +60,7 @@ class OpenAI:
         self._rows = IncrementalCache(partial(chat.ChatMessages, name, self._quirks))
         self._items = IncrementalCache(partial(responses.ResponseItems, name))
         self._patience = StreamTimeouts.of(config)
+        self._limits = ToolLimits(name, MOST_TOOLS if name in ("openai", "azure") else None)
 
     def __repr__(self) -> str:
         return f"OpenAI({self.name!r}, {self._base_url!r})"
@@ -85,6 +96,7 @@ class OpenAI:
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Stream the answer to ``request``."""
+        request = replace(request, tools=self._limits.fitting(request.tools, request.tool_choice))
         most = self.answer_tokens(request)
         figures = self._known.model(request.model) if self._known else None
         thinks = figures.thinks if figures else ""

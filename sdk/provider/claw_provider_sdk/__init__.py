@@ -15,6 +15,7 @@ _NAMES = {
     "schema_dialects": "function_schema gemini_schema object_schema openai_strict_schema strict_schema_problem",
     "stream": "CallIds JsonRows STREAM_DONE base_url stream_answer new_call_id tool_arguments",
     "timeouts": "StreamTimeouts",
+    "tool_limits": "ToolLimits",
     "usage": "Price usage_of",
     "vendor_client": "VendorClients VendorProvider",
 }

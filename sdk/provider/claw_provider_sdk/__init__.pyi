@@ -43,6 +43,9 @@ from claw_provider_sdk.stream import (
 from claw_provider_sdk.timeouts import (
     StreamTimeouts as StreamTimeouts,
 )
+from claw_provider_sdk.tool_limits import (
+    ToolLimits as ToolLimits,
+)
 from claw_provider_sdk.usage import (
     Price as Price,
     usage_of as usage_of,

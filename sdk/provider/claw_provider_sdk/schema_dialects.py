@@ -11,6 +11,8 @@ from typing import Any
 
 from claw import ToolSpec, t
 
+from claw_provider_sdk.json_schema import current_draft
+
 Schema = Mapping[str, Any]
 
 _GEMINI_KEYS = frozenset(
@@ -34,7 +36,7 @@ class _UnsupportedSchema(Exception):
 
 
 def function_schema(spec: ToolSpec) -> dict[str, Any]:
-    """Return a tool as a function of the chat completions API, its schema unchanged."""
+    """Return a tool as a function of the chat completions API."""
     return {
         "name": spec.name,
         "description": spec.description,
@@ -43,7 +45,7 @@ def function_schema(spec: ToolSpec) -> dict[str, Any]:
 
 
 def object_schema(schema: Schema) -> dict[str, Any]:
-    """Return a tool's schema as one plain object at the top, which OpenAI and Anthropic demand.
+    """Return a tool's schema in the current draft, as one plain object at the top: OpenAI and Anthropic demand both.
 
     The properties of alternatives (``anyOf`` …) stand side by side; the host checks the arguments against the full
     schema.
@@ -55,14 +57,14 @@ def object_schema(schema: Schema) -> dict[str, Any]:
         if isinstance(part, Mapping)
     ]
     if not parts and "not" not in schema and "enum" not in schema:
-        return {"type": "object", **schema}
+        return {"type": "object", **current_draft(schema)}
     plain = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP}
     definitions, properties = _definitions(schema), dict(schema.get("properties", {}))
     for part in parts:
         named = definitions.get(str(part.get("$ref", "")).rsplit("/", 1)[-1], part)
         for name, inner in named.get("properties", {}).items():
             properties.setdefault(name, inner)
-    return {"type": "object", **plain, "properties": properties}
+    return {"type": "object", **current_draft({**plain, "properties": properties})}
 
 
 def gemini_schema(schema: Schema) -> dict[str, Any]:
@@ -121,6 +123,8 @@ def _gemini(node: Any, definitions: Schema, inside: tuple[str, ...]) -> dict[str
             del out["anyOf"]
         elif len(out["anyOf"]) == 1:
             out = {**out.pop("anyOf")[0], **out}
+    if "properties" not in out:
+        out.pop("required", None)
     if isinstance(properties := out.get("properties"), Mapping):
         out["properties"] = {name: _gemini(inner, definitions, inside) for name, inner in properties.items()}
         out["required"] = [name for name in out.get("required", ()) if name in properties]

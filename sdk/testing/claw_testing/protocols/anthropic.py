@@ -12,6 +12,7 @@ from claw_testing.protocols import (
     in_two_pieces,
     require,
 )
+from claw_testing.protocols.tool_schemas import check_draft, check_keys
 
 
 def error(kind: str, message: str) -> dict[str, Any]:
@@ -40,6 +41,8 @@ def check(headers: Mapping[str, str], body: Any) -> None:
             not {"oneOf", "allOf", "anyOf"} & schema.keys(),
             f"{where}: input_schema does not support oneOf, allOf, or anyOf at the top level",
         )
+        check_draft(schema, where)
+        check_keys(schema, where)
     require(len(set(names)) == len(names), "tools: Tool names must be unique.")
     thinking = body.get("thinking", {})
     if thinking.get("type", "disabled") != "disabled":

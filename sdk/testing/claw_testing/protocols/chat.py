@@ -13,6 +13,7 @@ from claw_testing.protocols import (
     in_two_pieces,
     require,
 )
+from claw_testing.protocols.tool_schemas import check_function
 
 MOST_TOOLS = 128
 _NOT_AT_TOP = {"oneOf", "anyOf", "allOf", "enum", "not"}
@@ -61,6 +62,7 @@ def check_functions(functions: list[Any]) -> None:
             f"Invalid schema for function '{one['name']}': schema must have type 'object' and not have "
             "'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.",
         )
+        check_function(schema, one["name"])
 
 
 def check_key(headers: Mapping[str, str]) -> None:

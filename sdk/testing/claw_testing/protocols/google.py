@@ -55,6 +55,11 @@ def _check_tools(body: Mapping[str, Any]) -> None:
 def _check_schema(schema: Mapping[str, Any], where: str) -> None:
     """Check the rules of a schema beyond its allowed keys."""
     properties = schema.get("properties", {})
+    kind = str(schema.get("type", "")).lower()
+    is_text = kind in ("string", "") or "format" not in schema or kind in ("number", "integer")
+    fits = kind != "string" or schema.get("format", "enum") in ("enum", "date-time")
+    require(is_text and fits, f"{where}.format: only 'enum' and 'date-time' are supported for STRING type")
+    require("enum" not in schema or kind == "string", f"{where}.enum: only allowed for STRING type")
     require(set(schema.get("required", ())) <= set(properties), f"{where}: required: property is not defined")
     if schema.get("type") in ("array", "ARRAY"):
         require("items" in schema, f"{where}.items: missing field.")

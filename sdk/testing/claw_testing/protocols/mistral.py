@@ -18,6 +18,7 @@ from claw_testing.protocols import (
     in_two_pieces,
     require,
 )
+from claw_testing.protocols.tool_schemas import check_draft
 
 _NEXT_ROLES = {
     "": ("system", "user"),
@@ -42,6 +43,8 @@ def check(headers: Mapping[str, str], body: Any) -> None:
     if not bearer_token(headers):
         raise RequestRefused("Unauthorized", "authentication_error", 401)
     check_shape("mistral", body)
+    for tool in body.get("tools", ()):
+        check_draft(tool["function"]["parameters"], f"tools.{tool['function']['name']}")
     before, open_calls = "", list[str]()
     for message in body["messages"]:
         role = message["role"]

@@ -1,0 +1,61 @@
+"""The tools that a service takes. The others are left out of its requests and named in the log, once each."""
+
+import logging
+import re
+from collections.abc import Sequence
+
+from claw import ToolSpec, t
+
+_log = logging.getLogger(__name__)
+_ARGUMENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def argument_names_problem(spec: ToolSpec) -> str:
+    """Return why Anthropic refuses the names of a tool's arguments; empty when it takes them.
+
+    Fact: its error "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'".
+    """
+    names = (name for name in spec.parameters.get("properties", {}) if not _ARGUMENT.fullmatch(name))
+    return next(
+        (t("the argument {name} is not letters, digits, _ . -, at most 64", name=name) for name in names), ""
+    )
+
+
+class ToolLimits:
+    """The limits of one service.
+
+    :param service: its name in the log.
+    :param most: the number of tools in a request; the first ones are kept, in the order of the policy. None = no limit.
+    :param checks_arguments: the service takes plain argument names only.
+    """
+
+    def __init__(self, service: str, most: int | None = None, checks_arguments: bool = False) -> None:
+        self._service, self._most, self._checks_arguments = service, most, checks_arguments
+        self._named: set[str] = set()
+
+    def fitting(self, tools: Sequence[ToolSpec], choice: str = "auto") -> tuple[ToolSpec, ...]:
+        """Return the tools that fit, in order; the one that ``choice`` names is among the first."""
+        problems = (
+            {spec.name: argument_names_problem(spec) for spec in tools} if self._checks_arguments else {}
+        )
+        sound = [spec for spec in tools if not problems.get(spec.name)]
+        if self._most is None or len(sound) <= self._most:
+            kept = sound
+        else:
+            kept = sorted(sound, key=lambda spec: spec.name != choice)[: self._most]
+        names = {spec.name for spec in kept}
+        left = {spec.name: problems.get(spec.name) or self._too_many(len(sound)) for spec in tools}
+        self._log({name: why for name, why in left.items() if name not in names})
+        return tuple(kept)
+
+    def _too_many(self, count: int) -> str:
+        return t("it takes {most} tools, and there are {count}; tools.deny makes the list shorter",
+                 most=self._most, count=count)  # fmt: skip
+
+    def _log(self, left: dict[str, str]) -> None:
+        new = {name: why for name, why in left.items() if name not in self._named}
+        self._named |= new.keys()
+        for why in dict.fromkeys(new.values()):
+            names = ", ".join(name for name, reason in new.items() if reason == why)
+            _log.warning(t("{service} is not given these tools: {names}: {why}", service=self._service,
+                           names=names, why=why))  # fmt: skip
