@@ -31,7 +31,7 @@ _NAMES = {
     "claw.config.channels": "ChannelConfig",
     "claw.config.models": "ModelConfig ProviderConfig",
     "claw.config.plugin_view": "PluginConfig",
-    "claw.config.values": "Secret Section",
+    "claw.config.values": "Secret Section is_loopback",
     "claw.contracts.channel": ("Channel ChannelLimits ChannelState ChatApi ChatCommand Inbox StreamingReply"),
     "claw.contracts.diagnostics": "Diagnostic DiagnosticContext Finding",
     "claw.contracts.errors": (
@@ -65,7 +65,7 @@ _NAMES = {
     "claw.host.hookspecs": "hookimpl hookspec",
     "claw.i18n": "t",
     "claw.security.child_env": "child_environment",
-    "claw.security.http_client": "HttpClients is_loopback",
+    "claw.security.http_client": "HttpClients",
     "claw.security.untrusted_text": "inbound_context neutralise",
 }
 

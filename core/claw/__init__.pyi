@@ -16,6 +16,7 @@ from claw.config.plugin_view import (
 from claw.config.values import (
     Secret as Secret,
     Section as Section,
+    is_loopback as is_loopback,
 )
 from claw.contracts.channel import (
     Channel as Channel,
@@ -154,7 +155,6 @@ from claw.security.child_env import (
 )
 from claw.security.http_client import (
     HttpClients as HttpClients,
-    is_loopback as is_loopback,
 )
 from claw.security.untrusted_text import (
     inbound_context as inbound_context,

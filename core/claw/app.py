@@ -24,7 +24,7 @@ from claw.agent.tool_gate import Caller, prepare
 from claw.agent.turn import take_turn
 from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, resolve_turn
 from claw.config import Config, validate_source
-from claw.config.checks import installed_names, missing_plugins
+from claw.config.checks import check_installed, installed_names
 from claw.config.errors import combine_errors
 from claw.config.paths import value_at
 from claw.config.plugin_view import PluginConfig
@@ -32,7 +32,7 @@ from claw.config.source import CONFIG_FILE_NAMES, ConfigSource, find_config, rea
 from claw.config.summary import outline_config
 from claw.config.values import Secret
 from claw.contracts.channel import Channel
-from claw.contracts.errors import ClawError, PluginError, UsageError
+from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError
 from claw.contracts.events import ignore_event
 from claw.contracts.messages import Address, Inbound, Outbound, Receipt
 from claw.contracts.provider import ModelRef
@@ -47,13 +47,19 @@ from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, 
 from claw.host.manager import Host
 from claw.host.manifest import InstalledPlugin
 from claw.host.registry import Contribution, HookRules, Registry
-from claw.host.state import PluginState, choose_default_model, config_key_errors, declared_tools, owned_models
+from claw.host.state import (
+    PluginState,
+    choose_default_model,
+    chosen_by_file,
+    config_key_errors,
+    declared_tools,
+    owned_models,
+)
 from claw.host.worker import PluginWorker, within
 from claw.i18n import t
-from claw.policy.catalog import CORE_TOOLS, TOOL_GROUPS
 from claw.policy.engine import judge_tools
 from claw.policy.subjects import RunFacts, ToolFact, tool_fact, withheld_line
-from claw.policy.unknown_names import unknown_words
+from claw.policy.unknown_names import unknown_words, unrestricted_lists
 from claw.security.admission import PAIRED_PEOPLE, TERMINAL, paired_people
 from claw.security.http_client import HttpClients
 from claw.security.redaction import Redactor
@@ -78,6 +84,20 @@ class Setup:
     def facts(self) -> tuple[ToolFact, ...]:
         """The tools that the manifests declare."""
         return declared_tools(self.plugin_states, self.config.settings.tools.suppliers)
+
+    def warnings(self, facts: Iterable[ToolFact] | None = None) -> tuple[ConfigError, ...]:
+        """Return what the file says and nothing obeys: the same for every command.
+
+        :param facts: every tool, where all plugins are loaded; None = those that manifests list.
+        """
+        config, wanted = self.config, outline_config(self.config.raw)
+        unlisted = [] if facts is not None else [one for one in self.plugin_states if not one.lists_tools]
+        there = installed_names(self.found)
+        found = [*config.warnings, *check_installed(config, there)]
+        if not any(one.found.manifest is None or chosen_by_file(one.id, wanted) for one in unlisted):
+            known = self.facts if facts is None else facts
+            found += unknown_words(config, known, there.plugins | there.tools, complete=not unlisted)
+        return (*found, *unrestricted_lists(config))
 
     def models(self, agent: str = "") -> tuple[ModelRef, ...]:
         """Return the models of an agent, in the order in which they are asked."""
@@ -113,13 +133,16 @@ def load_setup(
     return Setup(config, seen, plugin_states, choose_default_model(seen, wanted, environ, config.raw))
 
 
-def command_host(environ: Mapping[str, str] = os.environ, database: Database | None = None) -> Host:
+def command_host(
+    environ: Mapping[str, str] = os.environ, database: Database | None = None, setup: Setup | None = None,
+) -> Host:  # fmt: skip
     """Return a host that loads nothing by itself: for commands of plugins, and what they ask other plugins.
 
     :param database: ``state.db``, if it is open.
+    :param setup: None = read the file.
     :raises ConfigError: the file is wrong.
     """
-    setup, network = load_setup(environ), HttpClients()
+    setup, network = setup or load_setup(environ), HttpClients()
     config, folder = setup.config, setup.config.home / "plugins"
     return Host(
         setup.plugin_states, lambda id: PluginConfig(config, id, network.client, folder / id, database),
@@ -217,16 +240,11 @@ class App:
         )
 
     def _log_findings(self, facts: tuple[ToolFact, ...]) -> None:
-        """Log unknown names in the config file, clashes of tools, and quarantined plugins: a line each, once."""
-        setup = self.setup
-        known = installed_names((state.found for state in self.host.plugin_states), CORE_TOOLS, TOOL_GROUPS)
-        unnamed = unknown_words(self.config, facts, _called(setup.found))
+        """Log the warnings about the config file, clashes of tools, and quarantined plugins: a line each, once."""
         clashes = judge_tools(facts, (), RunFacts()).conflicts
         for line in (
             *self.registry.diagnostics,
-            *map(str, self.config.warnings),
-            *map(str, missing_plugins(self.config, known)),
-            *map(str, unnamed),
+            *map(str, self.setup.warnings(facts)),
             *map(str, clashes),
             *filter(None, map(withheld_line, facts)),
         ):
@@ -426,10 +444,3 @@ def _hidden(config: Config, item: Any) -> Any:
     if written or (isinstance(item, str) and item):
         return Secret(item, environ=config.environ, home=config.home)
     return item
-
-
-def _called(found: Iterable[InstalledPlugin]) -> Iterator[str]:
-    """Yield the names of installed plugins for an operator: their ids, and the tools that they declare."""
-    for one in found:
-        yield one.id
-        yield from (tool.name for tool in one.manifest.tools) if one.manifest else ()

@@ -34,7 +34,7 @@ _NAMES = {
     # The config file
     "claw.config.agents": "AgentSettings Model People Zone is_interpreter",
     "claw.config.channels": "QueueSettings",
-    "claw.config.checks": "odd_people webhooks_without_listener",
+    "claw.config.checks": "odd_people",
     "claw.config.errors": "ConfigErrors ErrorFactory",
     "claw.config.loader": "Config load_config no_owners validate_section validate_source",
     "claw.config.models": "Settings",
@@ -43,7 +43,7 @@ _NAMES = {
     "claw.config.summary": (
         "ANY_ENDPOINT FIRST_PARTY ConfigOutline install_hint outline_config package_of schema_violations"
     ),
-    "claw.config.values": "Duration Names Size section_default validation_error",
+    "claw.config.values": "Duration Names Size origin_of section_default validation_error",
     # Contracts beyond those of ``claw``
     "claw.contracts.channel": "WAITS_FOR_REPLY Conversation FunctionCommand UnavailableChannel",
     "claw.contracts.diagnostics": "BLOCKED DISABLED IDLE INCOMPATIBLE LOADED QUARANTINED",
@@ -89,7 +89,6 @@ _NAMES = {
     "claw.security.admission": (
         "PAIRED_PEOPLE TERMINAL Admission account_setting configured_owners decide_admission is_owner paired_people"
     ),
-    "claw.security.http_client": "origin_of",
     "claw.security.redaction": "Redactor",
     "claw.security.secret_patterns": "is_secret_name",
     "claw.security.tls_errors": "TlsError error_chain",

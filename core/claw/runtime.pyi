@@ -96,7 +96,6 @@ from claw.config.channels import (
 )
 from claw.config.checks import (
     odd_people as odd_people,
-    webhooks_without_listener as webhooks_without_listener,
 )
 from claw.config.errors import (
     ConfigErrors as ConfigErrors,
@@ -140,6 +139,7 @@ from claw.config.values import (
     Duration as Duration,
     Names as Names,
     Size as Size,
+    origin_of as origin_of,
     section_default as section_default,
     validation_error as validation_error,
 )
@@ -322,9 +322,6 @@ from claw.security.admission import (
     decide_admission as decide_admission,
     is_owner as is_owner,
     paired_people as paired_people,
-)
-from claw.security.http_client import (
-    origin_of as origin_of,
 )
 from claw.security.redaction import (
     Redactor as Redactor,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from claw.config import load_config
-from claw.config.checks import check_installed, installed_names, missing_plugins
+from claw.config.checks import check_installed, installed_names
 from claw.config.summary import schema_violations
 from claw.host.discovery import states_of
 from claw.host.manifest import InstalledPlugin, Manifest, ProviderDeclaration
@@ -78,15 +78,13 @@ def test_a_plugin_that_is_switched_off_keeps_its_own_state() -> None:
 def test_a_section_that_somebody_may_serve_is_not_called_absent(tmp_path: Path) -> None:
     tree = {
         "providers": {"ollama": {"baseUrl": "http://127.0.0.1:9"}, "nobody": {}},
-        "tools": {"allow": ["acme_status"]},
     }
     (tmp_path / "config.json").write_text(json.dumps(tree))
     config = load_config(tmp_path, {})
     compatible = InstalledPlugin(
         "openai", "x", "x", "1", manifest=Manifest("openai", providers=(ProviderDeclaration("*"),))
     )
-    known = installed_names([compatible], ["read"], [])
-    assert [one.key for one in missing_plugins(config, known)] == ["providers.nobody"]
-    assert [one.key for one in check_installed(config, known)] == ["providers.nobody", "tools.allow[0]"]
-    silent = installed_names([compatible, InstalledPlugin("acme", "acme", "acme", "1")], ["read"], [])
+    known = installed_names([compatible])
+    assert [one.key for one in check_installed(config, known)] == ["providers.nobody"]
+    silent = installed_names([compatible, InstalledPlugin("acme", "acme", "acme", "1")])
     assert check_installed(config, silent) == ()

@@ -14,12 +14,13 @@ from claw.cli.output import document
 from claw.cli.plugin_commands import AsJson
 from claw.config import source
 from claw.config.paths import get_value, split_key
-from claw.contracts.errors import ConfigError, UsageError
+from claw.contracts.diagnostics import Finding
+from claw.contracts.errors import ConfigError
 from claw.host.discovery import home_of, owners_in, use_configured_locale
 from claw.i18n import t
 
 if TYPE_CHECKING:
-    from claw.config import Config
+    from claw.app import Setup
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Read, change and judge the config file.")
 
@@ -28,6 +29,8 @@ _SECRET = re.compile(
 )
 _NO_SECRET = frozenset({"silentToken", "silent_token"})
 MASK = "******"
+CHECK_SECONDS = 10.0
+"""Time limit of one plugin's check of the file."""
 
 
 @app.command()
@@ -85,42 +88,43 @@ def file_of(environ: Mapping[str, str]) -> Path:
 
 
 def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[ConfigError], list[ConfigError]]:
-    """Return errors and warnings of the file in ``home``; installed plugins are checked by their manifests."""
-    from claw.config import ConfigErrors, load_config
-    from claw.config.checks import check_installed, installed_names
-    from claw.host.discovery import installed_plugins, states_of
+    """Return errors and warnings of the file in ``home``: the judgement that every command shows."""
+    from claw.app import load_setup
+    from claw.config import ConfigErrors
     from claw.host.state import config_key_errors
-    from claw.policy.catalog import CORE_TOOLS, TOOL_GROUPS
 
     try:
-        config = load_config(home, environ, owners_in(environ))
+        setup = load_setup({**environ, "CLAW_HOME": str(home)})
     except ConfigErrors as several:
         return list(several.errors), []
     except ConfigError as one:
         return [one], []
-    found = installed_plugins(home)
-    known = installed_names(found, CORE_TOOLS, TOOL_GROUPS)
-    states = states_of(found, config.raw, environ, file=config.file, lines=config.error_factory.lines)
-    return config_key_errors(config, states), [
-        *config.warnings,
-        *check_installed(config, known),
-        *_bad_base_urls(config),
-    ]
+    errors = config_key_errors(setup.config, setup.plugin_states)
+    return errors, [*setup.warnings(), *_plugin_warnings(setup)]
 
 
-def _bad_base_urls(config: "Config") -> Iterator[ConfigError]:
-    """Yield a warning for each provider whose ``baseUrl`` is no address: its plugin skips it when it is
-    loaded."""
-    from claw.security.http_client import origin_of
+def _plugin_warnings(setup: "Setup") -> Iterator[ConfigError]:
+    """Yield what the diagnostics of plugins (``check_config``) find wrong in the file."""
+    from claw.app import command_host
+    from claw.host.isolation import describe_exception, run_bounded
 
-    for name, section in config.settings.providers.items():
-        try:
-            if section.base_url:
-                origin_of(section.base_url)
-        except UsageError as wrong:
-            yield config.error_factory.error(
-                ("providers", name, "baseUrl"), "{why}", why=str(wrong).rstrip(".")
-            )
+    config = setup.config
+    for one in command_host(setup=setup).on_demand("register_diagnostics"):
+        if check := getattr(one.value, "check_config", None):
+            try:
+                found = run_bounded(lambda check=check: tuple(check(setup)), CHECK_SECONDS)  # type: ignore[misc]
+            except Exception as why:  # noqa: BLE001 - plugin code
+                problem = t(
+                    "its check {name} failed: {why}", name=one.value.name, why=describe_exception(why)
+                )
+                found = (Finding(one.plugin, "check", problem),)
+            for each in found:
+                place, problem, fix = config.line(each.about), each.problem, each.fix
+                error = ConfigError(
+                    each.about, "{why}", "{advice}", file=config.file, line=place, why=problem, advice=fix
+                )
+                error.grave = each.grave
+                yield error
 
 
 def masked(value: Any, key: str = "") -> Any:

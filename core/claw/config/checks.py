@@ -1,4 +1,4 @@
-"""Checks across sections: references that must be valid, and warnings that are shown once at start. Pure."""
+"""Checks across sections: references that must be valid, and warnings, which every command shows alike. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,16 +7,15 @@ from typing import Any, Protocol
 
 from pydantic.alias_generators import to_camel
 
+from claw.config.agents import AgentSettings
 from claw.config.channels import example_unless_id
 from claw.config.errors import ErrorFactory
 from claw.config.models import Settings
 from claw.config.paths import Layout, Path, normalise_agent_id
 from claw.config.source import SubstitutedText, substitute_all
 from claw.config.summary import ANY_ENDPOINT, install_hint, schema_violations
-from claw.config.values import Secret
-from claw.contracts.errors import ConfigError, nearest
-
-_LISTS = (("allow", "allow"), ("deny", "deny"), ("alsoAllow", "also_allow"))
+from claw.config.values import Secret, origin_of
+from claw.contracts.errors import ConfigError, UsageError, nearest
 
 
 class CheckedConfig(Protocol):
@@ -43,8 +42,8 @@ class InstalledNames:
     """Names and schemas of the installed plugins, from their manifests.
 
     :param plugins: ids.
-    :param tools: every tool name, core and plugins.
-    :param groups: ``group:NAME`` words.
+    :param tools: those that manifests list.
+    :param sandboxes: back ends for ``sandbox.mode``.
     :param schemas: plugin id → JSON Schema of ``plugins.entries.ID.config``.
     :param sections: channel → JSON Schema of ``channels.NAME``.
     :param endpoints: provider → id of its plugin, and JSON Schema of ``providers.NAME``.
@@ -55,26 +54,26 @@ class InstalledNames:
     channels: frozenset[str] = frozenset()
     providers: frozenset[str] = frozenset()
     tools: frozenset[str] = frozenset()
-    groups: frozenset[str] = frozenset()
+    sandboxes: frozenset[str] = frozenset()
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     endpoints: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     has_unlisted: bool = False
 
 
-def installed_names(found: Iterable[Any], core_tools: Iterable[str], groups: Iterable[str]) -> InstalledNames:
+def installed_names(found: Iterable[Any]) -> InstalledNames:
     """Collect the names and schemas of these plugins.
 
     :param found: ``claw.host.manifest.Found``; one without a manifest contributes its id only.
     """
-    there = tuple(one for one in found if one.fault is None)
-    manifests = [one.manifest for one in there if one.manifest]
+    found = tuple(found)
+    manifests = [one.manifest for one in found if one.manifest and one.fault is None]
     return InstalledNames(
-        plugins=frozenset(one.id for one in there),
+        plugins=frozenset(one.id for one in found),
+        tools=frozenset(line.name for one in found if one.manifest for line in one.manifest.tools),
         channels=frozenset(name for each in manifests for name in each.channels) | {"terminal"},
         providers=frozenset(line.name for each in manifests for line in each.providers),
-        tools=frozenset(core_tools) | {line.name for each in manifests for line in each.tools},
-        groups=frozenset(groups) | {"group:plugins"},
+        sandboxes=frozenset(name for each in manifests for name in each.sandboxes),
         schemas={
             each.id: each.config_schema for each in manifests if each.config_schema and each.has_own_section
         },
@@ -87,7 +86,7 @@ def installed_names(found: Iterable[Any], core_tools: Iterable[str], groups: Ite
             if each.config_schema and not each.channels
             for line in each.providers
         },
-        has_unlisted=any(one.manifest is None for one in there),
+        has_unlisted=any(one.manifest is None and one.fault is None for one in found),
     )
 
 
@@ -102,7 +101,6 @@ def file_warnings(config: CheckedConfig) -> tuple[ConfigError, ...]:
         *_unset_variables(config),
         *_invalid_owners(config),
         *_invalid_ids(config),
-        *{str(why): why for _, _, why in webhooks_without_listener(config)}.values(),
         *_open_channels(config),
         *_repeated_fallbacks(config),
         *_unlisted_default(config),
@@ -113,23 +111,19 @@ def file_warnings(config: CheckedConfig) -> tuple[ConfigError, ...]:
 def check_installed(config: CheckedConfig, known: InstalledNames) -> tuple[ConfigError, ...]:
     """Compare the file with the installed plugins: unknown sections and names, each with the nearest known name.
 
+    The words of tool lists are judged by ``policy.unknown_names``, which knows every tool.
+
     :returns: warnings; the caller shows each once.
     """
     return (
-        *missing_plugins(config, known),
+        *_unknown_sections(config, known),
+        *_unknown_plugins(config, known),
         *_plugin_keys(config, known),
         *_channel_keys(config, known),
         *_provider_keys(config, known),
-        *_unknown_tools(config, known),
+        *_unusable_addresses(config),
+        *_missing_sandboxes(config, known),
     )
-
-
-def missing_plugins(config: CheckedConfig, known: InstalledNames) -> tuple[ConfigError, ...]:
-    """Return the part of ``check`` that is reported at start: sections and ids of plugins that are not installed. The
-    words of tool lists are reported by ``policy.strays``, which knows every tool; ``survey`` quarantines a plugin with
-    wrong keys.
-    """
-    return (*_unknown_sections(config, known), *_unknown_plugins(config, known))
 
 
 def _duplicate_agents(config: CheckedConfig) -> Iterator[ConfigError]:
@@ -207,24 +201,6 @@ def odd_people(people: Iterable[str]) -> Iterator[tuple[int, str, str, dict[str,
             yield index, *_NO_ID, values
 
 
-def webhooks_without_listener(config: CheckedConfig) -> Iterator[tuple[str, str, ConfigError]]:
-    """Yield channel, account and warning of each account in ``mode: webhook`` while no HTTP listener is configured."""
-    http = config.settings.channels.get("http")
-    if http is not None and http.enabled:
-        return
-    problem = "no message can arrive: webhooks need channels.http, which is not configured"
-    for name, section in config.settings.channels.items():
-        shared = (section.model_extra or {}).get("mode")
-        for account in ("default", *section.accounts):
-            own = section.accounts.get(account)
-            written = "mode" in (own.model_extra or {}) if own else False
-            mode = (own.model_extra or {})["mode"] if own and written else shared
-            if mode == "webhook" and section.enabled and not (own and not own.enabled):
-                key: Path = ("channels", name, *(("accounts", account) if written else ()), "mode")
-                fix = "claw config set channels.http.enabled true"
-                yield name, account, config.error_factory.error(key, problem, fix)
-
-
 def _invalid_ids(config: CheckedConfig) -> Iterator[ConfigError]:
     """Yield a warning for each name in a list of people or groups where the service uses stable ids."""
     for name, section in config.settings.channels.items():
@@ -276,16 +252,18 @@ def _open_channels(config: CheckedConfig) -> Iterator[ConfigError]:
         if channel.dm_policy == "open" and "*" not in channel.allow_from:
             problem = "dmPolicy is open, but allowFrom does not contain '*': the channel does not start"
             fix = "Write allowFrom: ['*'] to admit everyone, or use dmPolicy: pairing"
-            yield config.error_factory.error(("channels", name, "allowFrom"), problem, fix)
+            yield config.error_factory.error(("channels", name, "allowFrom"), problem, fix, grave=True)
 
 
 def _repeated_fallbacks(config: CheckedConfig) -> Iterator[ConfigError]:
-    agents = config.settings.agents
-    entries = ((("agents", "list", index), one) for index, one in enumerate(agents.list))
-    for place, settings in ((("agents", "defaults"), agents.defaults), *entries):
+    aliases = config.settings.models.aliases
+    for place, settings in _agent_sections(config):
         choice = settings.model
-        for index, name in enumerate(choice.fallbacks if choice else ()):
-            if choice and name in (choice.primary, *choice.fallbacks[:index]):
+        models = (
+            [aliases.get(name or "", name) for name in (choice.primary, *choice.fallbacks)] if choice else []
+        )
+        for index, name in enumerate(models[1:]):
+            if name in models[: index + 1]:
                 problem, fix = (
                     "{model} was tried before, so it is no fallback",
                     "Name another model, or remove it",
@@ -355,8 +333,9 @@ def _plugin_keys(config: CheckedConfig, known: InstalledNames) -> Iterator[Confi
             for misfit in schema_violations(
                 substitute_all(entry.config, config.environ), known.schemas[name]
             ):
+                path = (*place, *misfit.path)
                 yield config.error_factory.error(
-                    (*place, *misfit.path), misfit.problem, misfit.fix, **misfit.values
+                    path, misfit.problem, misfit.fix, **misfit.values, grave=True
                 )
 
 
@@ -386,34 +365,40 @@ def _extra_keys(
     own = {camel: extra[key] for camel, key in written.items()}
     for misfit in schema_violations(substitute_all(own, config.environ), schema):
         path = (written.get(str(step), step) for step in misfit.path)
-        yield config.error_factory.error((*place, *path), misfit.problem, misfit.fix, **misfit.values)
+        yield config.error_factory.error(
+            (*place, *path), misfit.problem, misfit.fix, **misfit.values, grave=True
+        )
 
 
-def _unknown_tools(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:
-    """Yield unknown entries of allow, deny and alsoAllow; patterns are left to the policy, which knows the run."""
-    words = known.tools | known.plugins | known.groups | {"*"}
-    if known.has_unlisted or not known.tools:
-        return
-    lower = {word.lower() for word in words}
-    problem = "there is no tool, plugin or group {name}"
-    fix = "Install the plugin that provides it, or remove the entry"
-    for path, lists in _tool_lists(config):
-        for written, attribute in _LISTS:
-            for index, word in enumerate(getattr(lists, attribute) or ()):
-                if word.strip() and "*" not in word and word.strip().lower() not in lower:
-                    yield from _unknown_name(config, (*path, written, index), word, words, problem, fix)
+def _unusable_addresses(config: CheckedConfig) -> Iterator[ConfigError]:
+    """Yield a warning for each provider whose ``baseUrl`` is no address: its plugin skips that provider."""
+    for name, section in config.settings.providers.items():
+        written = section.base_url or ""
+        if section.enabled and written and not getattr(written, "missing", ()):
+            try:
+                origin_of(written)
+            except UsageError as wrong:
+                path: Path = ("providers", name, "baseUrl")
+                yield config.error_factory.error(path, "{why}", wrong.fix, why=wrong.problem, grave=True)
 
 
-def _tool_lists(config: CheckedConfig) -> Iterator[tuple[Path, Any]]:
+def _missing_sandboxes(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:
+    """Yield a warning for each agent whose turns all fail, because no installed plugin provides its sandbox."""
+    for place, settings in _agent_sections(config):
+        wanted = settings.sandbox.backend
+        there = wanted in known.sandboxes if wanted else known.sandboxes
+        if settings.sandbox.mode != "off" and not there and not known.has_unlisted:
+            problem = "every turn is refused: no installed plugin provides the sandbox {name}"
+            if not wanted:
+                problem = "every turn is refused: no installed plugin provides a sandbox"
+            fix = "Install a plugin that provides it, or set sandbox.mode: off"
+            yield config.error_factory.error(
+                (*place, "sandbox", "mode"), problem, fix, name=wanted, grave=True
+            )
+
+
+def _agent_sections(config: CheckedConfig) -> Iterator[tuple[Path, AgentSettings]]:
+    """Yield the path and the settings of the defaults and of each agent in the list."""
     agents = config.settings.agents
-    scopes: list[tuple[Path, Any]] = [(("tools",), config.settings.tools)]
-    scopes.append((("agents", "defaults", "tools"), agents.defaults.tools))
-    scopes += ((("agents", "list", index, "tools"), agent.tools) for index, agent in enumerate(agents.list))
-    for path, tools in scopes:
-        if tools is None:
-            continue
-        yield path, tools
-        yield from (((*path, "byProvider", name), lists) for name, lists in tools.by_provider.items())
-        for part in ("sandbox", "subagents"):
-            if (section := getattr(tools, part)) is not None:
-                yield (*path, part, "tools"), section.tools
+    yield ("agents", "defaults"), agents.defaults
+    yield from ((("agents", "list", index), one) for index, one in enumerate(agents.list))

@@ -77,10 +77,14 @@ class ErrorFactory:
         return line_of(self._written(path), self.lines)
 
     def error(self, path: Path, problem: str, fix: str = "", **values: object) -> ConfigError:
-        """Create an error about ``path`` of the tree."""
+        """Create an error about ``path`` of the tree.
+
+        :param values: of the texts; ``grave=True`` marks a warning about something that does not work.
+        """
         error = ConfigError(
             format_key(self._written(path)), problem, fix, file=self._file, line=self.line(path), **values
         )
+        error.grave = bool(values.get("grave"))
         if name := self._entry_name(path):
             error.where += f" ({name})"
         return error

@@ -1,10 +1,12 @@
-"""Value types of the config: secrets, durations, sizes, lists of names; and the base class of all sections."""
+"""Value types of the config: secrets, durations, sizes, addresses, lists of names; and the base class of all sections."""
 
+import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -19,7 +21,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, core_schema
 
 from claw.config.source import SubstitutedText
-from claw.contracts.errors import ConfigError
+from claw.contracts.errors import ConfigError, UsageError
 from claw.storage.clock import parse_duration
 
 _SIZES = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
@@ -238,3 +240,41 @@ Names = Annotated[
     tuple[str, ...], BeforeValidator(_names, json_schema_input_type=tuple[str, ...] | Literal["*"])
 ]
 """List of names of tools, groups, plugins or people; written as a list or ``"*"``."""
+
+
+def origin_of(address: str) -> str:
+    """Return ``scheme://host[:port]`` of an address, in lower case and without a default port.
+
+    :raises UsageError: it is not the address of an HTTP service, or contains a password. A single word without a scheme
+        is none either: it is more often a key in the wrong place than a host.
+    """
+    text = address.strip()
+    bare = "://" not in text
+    try:
+        parts = urlsplit(f"https://{text}" if bare else text)
+        host, port = (parts.hostname or "").lower(), parts.port
+    except ValueError:
+        host, port, parts = "", None, urlsplit("")
+    strange = any(reply.isspace() or reply == "\\" for reply in text)
+    strange = strange or (bare and "." not in host and port is None and not is_loopback(host))
+    if not host or parts.scheme not in ("https", "http") or strange:
+        raise UsageError("this is not an HTTP address", fix="write it as https://host or http://host:port")
+    if parts.username is not None or parts.password is not None:
+        raise UsageError(
+            "an address must not contain a user name or password",
+            fix="put the key into the provider's or channel's key setting",
+        )
+    scheme = "http" if bare and is_loopback(host) else parts.scheme
+    shown = f"[{host}]" if ":" in host else host
+    usual = port in (None, {"https": 443, "http": 80}[scheme])
+    return f"{scheme}://{shown}" if usual else f"{scheme}://{shown}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return true if a host name or address means this machine, judged by its spelling alone."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

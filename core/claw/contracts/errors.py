@@ -67,9 +67,11 @@ class ConfigError(ClawError):
     :param key: dotted path as the user would type it, ``agents.list[0].tools``; empty means the whole file.
     :param file: the config file, as the user names it.
     :param line: 1-based; None when the key is absent from the file.
+    :ivar grave: of a warning: what it is about does not work until the key is corrected.
     """
 
     exit_code = 3
+    grave = False
 
     def __init__(
         self,

@@ -63,6 +63,13 @@ class PluginState:
         """The plugin's id."""
         return self.found.id
 
+    @property
+    def lists_tools(self) -> bool:
+        """False for a plugin in use whose tools only its code knows."""
+        manifest = self.found.manifest
+        is_listed = manifest is not None and ("tool" not in manifest.kinds or bool(manifest.tools))
+        return is_listed or self.state != LOADED
+
     def fault_line(self) -> str:
         """Return the fault with its fix as one line for people."""
         stage = self.stage or "find"
@@ -219,16 +226,22 @@ def _dynamic_tools_reason(
     manifest = found.manifest
     if manifest is None or "tool" not in manifest.kinds or manifest.tools:
         return ""
-    settings = wanted.entries.get(found.id, {}).get("config")
-    if isinstance(settings, Mapping) and any(settings.values()):
+    if chosen_by_file(found.id, wanted):
         return t("it is configured")
-    if not wanted.opt_ins.isdisjoint({found.id, PLUGINS_GROUP}):
-        return t("an allow list includes it")
+    if (manifest.config_schema or {}).get("required"):  # without settings it has no tools
+        return ""
     declared = {line.name.lower() for one in all_found if one.manifest for line in one.manifest.tools}
     known = declared | CORE_TOOLS.keys() | {one.id for one in all_found}
     undeclared = (word for word in wanted.opt_ins - known if ":" not in word and not is_pattern(word))
     word = min(undeclared, default="")
     return t("an allow list includes {word}, which no manifest declares", word=word) if word else ""
+
+
+def chosen_by_file(plugin: str, wanted: ConfigOutline) -> bool:
+    """Return true if the file has settings for a plugin, or an allow list names it."""
+    settings = wanted.entries.get(plugin, {}).get("config")
+    is_configured = isinstance(settings, Mapping) and any(settings.values())
+    return is_configured or not wanted.opt_ins.isdisjoint({plugin, PLUGINS_GROUP})
 
 
 def _why_idle(manifest: Manifest) -> str:

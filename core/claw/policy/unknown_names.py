@@ -1,4 +1,4 @@
-"""Unknown words in the tool lists of the config, reported once at start and by the config check."""
+"""Warnings about the tool lists of the config: words that name nothing, and lists that restrict nothing."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -21,12 +21,13 @@ _NOT_NAMES = frozenset({"exec", "web", "fs"})  # sections of single tools: their
 
 
 def unknown_words(
-    config: Any, facts: Iterable[ToolFact], installed: Iterable[str] = ()
+    config: Any, facts: Iterable[ToolFact], installed: Iterable[str] = (), *, complete: bool = True
 ) -> tuple[ConfigError, ...]:
     """Return an error for each word of an allow or deny list in the file that names no tool, plugin or group.
 
     :param config: a ``claw.config.Config``.
     :param installed: ids of all installed plugins and the tools they declare; those count as known even when unused.
+    :param complete: no plugin provides tools that only its code lists.
     """
     facts = tuple(facts)
     names = (
@@ -39,7 +40,13 @@ def unknown_words(
     )
     known = (known | {PLUGINS_GROUP}) - {""}
     found = []
-    for path, word in _words(config.layout.tree, ()):
+    written = (
+        ((*path, index), word)
+        for path, entries in _lists(config.layout.tree, ())
+        for index, word in enumerate(entries)
+        if isinstance(word, str)
+    )
+    for path, word in written:
         entry = normalise_tool_name(word)
         if (
             not entry
@@ -51,8 +58,10 @@ def unknown_words(
         near = nearest(entry, known)
         fault = ConfigError(
             key,
-            "there is no tool, plugin or group {word}",
-            "did you mean {near}?" if near else "claw tools list --all shows every tool",
+            "there is no tool, plugin or group {word}"
+            if complete
+            else "no manifest lists a tool, plugin or group {word}",
+            "Did you mean {near}?" if near else "claw tools list --all shows every tool",
             file=config.file,
             line=config.line(format_key(path)),
             word=word.strip(),
@@ -62,18 +71,27 @@ def unknown_words(
     return tuple(found)
 
 
-def _words(tree: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield every word of every tool list below ``tree``, with its path."""
+def unrestricted_lists(config: Any) -> Iterator[ConfigError]:
+    """Yield an error for each ``allow: []`` in the file: it restricts nothing.
+
+    :param config: a ``claw.config.Config``.
+    """
+    for path, entries in _lists(config.layout.tree, ()):
+        if path[-1] == "allow" and not entries:
+            problem = "an empty list restricts nothing: every tool is allowed here"
+            fix = "For no tools at all, write deny: ['*'] beside it; otherwise remove the key"
+            yield config.error_factory.error(path, problem, fix)
+
+
+def _lists(tree: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], list[Any]]]:
+    """Yield path and entries of every tool list below ``tree``."""
     if isinstance(tree, Mapping):
         for key, below in tree.items():
-            if path and path[-1] == "tools" and key in _NOT_NAMES:
-                continue
-            yield from _words(below, (*path, key))
+            if not (path and path[-1] == "tools" and key in _NOT_NAMES):
+                yield from _lists(below, (*path, key))
     elif isinstance(tree, list):
         listed = path and path[-1] in _LISTS and not _SECTIONS.isdisjoint(path)
-        listed = listed or path == ("approvals", "tools")  # a typo there would disable the approval silently
+        if listed or path == ("approvals", "tools"):  # a typo there would disable the approval silently
+            yield path, tree
         for index, below in enumerate(tree):
-            if listed and isinstance(below, str):
-                yield (*path, index), below
-            else:
-                yield from _words(below, (*path, index))
+            yield from _lists(below, (*path, index))

@@ -1,13 +1,12 @@
 """HTTP clients for the addresses that the operator configured. Content of messages never chooses an address here."""
 
-import ipaddress
 import ssl
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from claw.contracts.errors import FenceError, UsageError
+from claw.config.values import origin_of
+from claw.contracts.errors import FenceError
 
 if TYPE_CHECKING:
     import httpx2
@@ -98,39 +97,3 @@ def unpooled(tls: ssl.SSLContext) -> "httpx2.AsyncBaseTransport":
 
     limits = httpx2.Limits(max_keepalive_connections=0)
     return httpx2.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits)
-
-
-def origin_of(address: str) -> str:
-    """Return ``scheme://host[:port]`` of an address, in lower case and without a default port.
-
-    :raises UsageError: see ``HttpClients.client``.
-    """
-    text = address.strip()
-    bare = "://" not in text
-    try:
-        parts = urlsplit(f"https://{text}" if bare else text)
-        host, port = (parts.hostname or "").lower(), parts.port
-    except ValueError:
-        host, port, parts = "", None, urlsplit("")
-    strange = any(reply.isspace() or reply == "\\" for reply in text)
-    if not host or parts.scheme not in ("https", "http") or strange:
-        raise UsageError("this is not an HTTP address", fix="write it as https://host or http://host:port")
-    if parts.username is not None or parts.password is not None:
-        raise UsageError(
-            "an address must not contain a user name or password",
-            fix="put the key into the provider's or channel's key setting",
-        )
-    scheme = "http" if bare and is_loopback(host) else parts.scheme
-    shown = f"[{host}]" if ":" in host else host
-    usual = port in (None, {"https": 443, "http": 80}[scheme])
-    return f"{scheme}://{shown}" if usual else f"{scheme}://{shown}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Return true if a host name or address means this machine, judged by its spelling alone."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

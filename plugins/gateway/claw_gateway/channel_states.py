@@ -1,6 +1,6 @@
 """Channel states for the supervisor: channels that cannot be served, and what a new configuration breaks."""
 
-from claw import Channel, ChannelState, PluginError
+from claw import Channel, ChannelState, PluginError, t
 from claw.runtime import (
     LOADED,
     QUARANTINED,
@@ -8,9 +8,9 @@ from claw.runtime import (
     UnavailableChannel,
     channel_key,
     describe_exception,
-    webhooks_without_listener,
 )
 
+from claw_gateway.channel_checks import webhooks_without_listener
 from claw_gateway.process.report import ChannelReport, unserved_accounts
 
 
@@ -23,7 +23,8 @@ def accounts_not_served(app: App) -> tuple[ChannelReport, ...]:
 def channels_without_listener(app: App) -> dict[str, str]:
     """Return the channels that wait for webhooks which nothing accepts, each with the reason."""
     return {
-        channel_key(name, account): str(why) for name, account, why in webhooks_without_listener(app.config)
+        channel_key(*where): t("{problem}. {fix}", problem=one.problem, fix=one.fix)
+        for where, one in webhooks_without_listener(app.config).items()
     }
 
 

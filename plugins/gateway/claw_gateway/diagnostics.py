@@ -3,22 +3,19 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from claw import Address, Channel, ClawError, DiagnosticContext, Finding, UsageError, nearest, t
+from claw import Channel, ClawError, DiagnosticContext, Finding, UsageError, nearest, t
 from claw.runtime import (
     DISABLED,
     App,
-    Config,
     Setup,
-    account_setting,
-    configured_owners,
     describe_exception,
     within,
 )
 
+from claw_gateway.channel_checks import account_key, channel_findings
 from claw_gateway.commands.gateway import gateway_data, is_hung, status_line
 from claw_gateway.process.report import configured_accounts
 from claw_gateway.process.status import read_status
@@ -34,11 +31,15 @@ class ChannelDiagnostic:
     position = 50  # before those of models, as a person reads them
 
     async def check(self, context: DiagnosticContext) -> Sequence[Finding]:
-        """Check what the gateway reports and who may write; online, ask the services. Nothing is sent to anybody."""
+        """Check what the gateway reports; online, ask the services. Nothing is sent to anybody."""
         if context.channel:
             return await service_findings(context.setup, context.channel)
-        found = [*gateway_findings(context.setup.config.home), *closed_channel_findings(context.setup)]
+        found = [*gateway_findings(context.setup.config.home)]
         return [*found, *await service_findings(context.setup)] if context.online else found
+
+    def check_config(self, setup: Setup) -> Iterator[Finding]:
+        """Check who may write, and whether webhooks can arrive."""
+        return channel_findings(setup)
 
     def status(self, context: DiagnosticContext) -> Mapping[str, Any]:
         """Return the state of the gateway, and how many of its channels are in which state."""
@@ -54,51 +55,8 @@ def gateway_findings(home: Path) -> Iterator[Finding]:
         yield Finding("gateway", "gateway", status_line(seen), t("claw logs; then claw gateway restart"))
     for one in gateway_data(seen)["channels"]:
         if one["state"] in ("failed", "waiting"):
-            key = _key(one["channel"], one["account"])
+            key = account_key(one["channel"], one["account"])
             yield Finding(key, one["state"], one["detail"], grave=one["state"] == "failed")
-
-
-def closed_channel_findings(setup: Setup) -> Iterator[Finding]:
-    """Find accounts that admit nobody: a missing or empty list admits nobody, and senders get no answer."""
-    for row in configured_accounts(setup.config.settings, setup.plugin_states):
-        address = Address(row["channel"], "", account=row["account"])
-        if row["state"] not in (DISABLED, "absent") and not _admits_someone(address, setup.config):
-            key = _key(address.channel, address.account)
-            why = t("no one may write there: its allow lists are empty")
-            yield Finding(
-                key, "nobody", why, t("claw config set '{key}.allowFrom[]' ID", key=key), grave=False
-            )
-
-
-def _admits_someone(address: Address, config: Config) -> bool:
-    """Return true if ``claw.security.admission`` may admit someone's message, in a direct chat or in a group."""
-    setting = partial(account_setting, address, config)
-    has_owner = any(_may_be_on(one, address.channel) for one in configured_owners(config.settings))
-
-    def is_open(people: Sequence[str] | None) -> bool:
-        return people is None or has_owner or any(one.strip() for one in people)
-
-    if setting("dm_policy") == "pairing" or (
-        setting("dm_policy") != "disabled" and is_open(setting("allow_from"))
-    ):
-        return True
-    if setting("group_policy") == "disabled":
-        return False
-    everywhere = setting("group_allow_from")
-    lists = [everywhere] if setting("group_policy") == "open" else []
-    for one in setting("groups").values():
-        if one.enabled:
-            lists.append(everywhere if one.allow_from is None else one.allow_from)
-    return any(map(is_open, lists))
-
-
-def _may_be_on(owner: str, channel: str) -> bool:
-    """Return true if an owner belongs to this channel, or is a phone number, which may be on any."""
-    return owner.strip().startswith("+") or owner.partition(":")[0].strip().lower() == channel
-
-
-def _key(channel: str, account: str) -> str:
-    return f"channels.{channel}" if account == "default" else f"channels.{channel}.accounts.{account}"
 
 
 async def service_findings(setup: Setup, only: str = "") -> list[Finding]:
@@ -112,7 +70,7 @@ async def service_findings(setup: Setup, only: str = "") -> list[Finding]:
     async with App(setup) as app:
         for row in _selected(list(configured_accounts(setup.config.settings, app.host.plugin_states)), only):
             name, account = row["channel"], row["account"]
-            key = _key(name, account)
+            key = account_key(name, account)
             channel = app.registry.channel(name, account)
             if channel is not None:
                 diagnosed = await _diagnose(channel)

@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from claw.app import load_setup
-from claw.config import load_config
 from claw.config.checks import InstalledNames, check_installed as check_names
 from claw.config.plugin_view import PluginConfig
 from claw.contracts.errors import ConfigError
-from claw.host.discovery import owners_in
 from claw.host.health import PluginHealth
 from claw.host.manager import Host
-from claw.policy.catalog import CORE_TOOLS
+from claw.policy.unknown_names import unknown_words
 from claw.security.http_client import HttpClients
 from claw_gateway.process.reload import reread_config
 
 FUNCTIONS = (
-    "claw.config:load_config",
+    "claw.app:load_setup",
     "claw.config.checks:check_installed",
     "claw_gateway.process.reload:reread_config",
     "claw.host.manager:Host.ask",
@@ -74,7 +72,7 @@ def _tell_plugin(case: dict[str, Any], home: Path) -> list[str]:
 def _tell(case: dict[str, Any], home: Path) -> list[str]:
     """The one refusal, or every warning."""
     try:
-        config = load_config(home, {}, owners_in({"CLAW_HOME": str(home)}))
+        config = load_setup({"CLAW_HOME": str(home)}).config
     except ConfigError as why:
         refused = why
     else:
@@ -88,7 +86,7 @@ def _tell(case: dict[str, Any], home: Path) -> list[str]:
         plugins=frozenset({"demo", "anthropic", "telegram", "feishu"}),
         channels=frozenset({"terminal", "telegram", "feishu", "discord"}),
         providers=frozenset({"anthropic", "openai"}),
-        tools=frozenset(CORE_TOOLS),
         schemas=case.get("plugin_schema", {}),
     )
-    return [str(warning) for warning in (*config.warnings, *check_names(config, known))]
+    words = unknown_words(config, (), known.plugins)
+    return [str(warning) for warning in (*config.warnings, *check_names(config, known), *words)]

@@ -33,8 +33,9 @@ def offline_findings(environ: Mapping[str, str] = os.environ) -> Iterator[Findin
     """Run every check that needs neither the code of a plugin nor the network."""
     home = home_of(environ)
     errors, warnings = config_findings(home, environ)
-    for grave, problems in ((True, errors), (False, warnings)):
-        yield from (Finding(one.where, "config", one.problem, one.fix, grave=grave) for one in problems)
+    for one in (*errors, *warnings):
+        grave = one.grave or one in errors
+        yield Finding(one.where, "config", one.problem, one.fix, grave=grave)
     yield from permission_findings(home)
     yield from disk_findings(home)
     yield from session_findings(home)
