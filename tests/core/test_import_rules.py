@@ -258,10 +258,7 @@ LAZY_IMPORTS = {
         "claw.storage.database": "sqlite3",
     },
     LATE: {
-        "claw.cli.config": (
-            "claw.config claw.config.checks claw.host.discovery "
-            "claw.host.state claw.policy.catalog claw.security.http_client"
-        ),
+        "claw.cli.config": "claw.app claw.config claw.host.isolation claw.host.state",
         "claw.config.plugin_view": "claw.storage.database",
         "claw.security.http_client": "claw.security.http_transport",
     },

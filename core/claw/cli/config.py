@@ -16,7 +16,7 @@ from claw.config import source
 from claw.config.paths import get_value, split_key
 from claw.contracts.diagnostics import Finding
 from claw.contracts.errors import ConfigError
-from claw.host.discovery import home_of, owners_in, use_configured_locale
+from claw.host.discovery import home_of, use_configured_locale
 from claw.i18n import t
 
 if TYPE_CHECKING:
