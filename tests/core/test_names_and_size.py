@@ -12,6 +12,7 @@ MOST_PARAMETERS = 7
 WIDER = {
     # Options of a command: typer reads them from the signature.
     "claw_admin.policy.route.explain",
+    "claw_models.commands_auth.add",
     "claw_prompt.command.show",
     # Arguments of a tool: the model reads them from the signature.
     "claw_feishu.tools.bitable.read",

@@ -41,7 +41,7 @@ TABLE = [
     ),
     ("sessions export x --to htm", "--to: htm is not one of: md, html, json. did you mean html?", "html"),
     ("help plugins lst", "unknown command plugins lst. did you mean claw plugins list?", "没有命令"),
-    ("route explain --chat-type foo", "--chat-type: foo is not one of: direct, group, channel", "不在其中"),
+    ("route explain --chat-type foo", "--chat-type: foo is not one of: direct, group, channel", "不是可选值"),
     (
         "route explain --channel telegramm",
         "--channel: there is no channel telegramm. did you mean telegram?",
@@ -49,7 +49,7 @@ TABLE = [
     ),
     ("sessions list --agent nobody", "there is no agent nobody. Agents: default", "nobody"),
     ("sessions search x --agent nobody", "there is no agent nobody. Agents: default", "nobody"),
-    ("prompt show --mode foo", "--mode: foo is not one of: full, minimal, none", "不在其中"),
+    ("prompt show --mode foo", "--mode: foo is not one of: full, minimal, none", "不是可选值"),
     ("plugins new x --kind tol", "--kind: tol is not one of: tool, channel, provider, section", "tool"),
     ("plugins doctor --budget-ms -3", "--budget-ms: -3 is too small: the minimum is 0", "最小是 0"),
     ("auth add openai sk-secret", "claw auth add openai --name NAME", "claw auth add openai --name"),

@@ -74,10 +74,15 @@ def _turn_is_over(database: Database) -> Callable[[str], bool]:
 
 
 @app.command()
-def revoke(id: Annotated[str, typer.Argument(help="As claw approvals list shows it.")]) -> None:
+def revoke(
+    id: Annotated[str, typer.Argument(help="As claw approvals list shows it.")], as_json: AsJson = False
+) -> None:
     """Take back what was allowed for always: from now on it is asked about again."""
     with open_state(home_of(os.environ)) as database:
         gone = database is not None and Approvals(database).revoke(id)
     if not gone:
         raise UsageError("there is no permanent approval {id}", fix="claw approvals list", id=id)
-    typer.echo(t("{id} is revoked", id=id))
+    if as_json:
+        document("approval-revoked", {"id": id})
+    else:
+        typer.echo(t("{id} is revoked", id=id))

@@ -1,19 +1,17 @@
 """``claw plugins new``, ``build`` and ``check``: parse, call, print."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from claw import ClawError, PluginError, UsageError, nearest
-from claw.runtime import Manifest, installed_plugins, parse_manifest, plugin_states
+from claw.runtime import AsJson, Manifest, document, installed_plugins, parse_manifest, plugin_states
 from claw.testing import tool_tokens
 
 from claw_author import asking, building, linting, scaffold
 from claw_author.project import Project, find
 
 Kind = Annotated[str, typer.Option("--kind", help="tool, channel, provider or section.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 def new(
@@ -22,6 +20,7 @@ def new(
     path: Annotated[
         Path | None, typer.Option(help="Folder to write; claw-plugin-NAME here when left out.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write a plugin that passes its own tests at once, to start from."""
     plugin = scaffold.plugin_of(name)
@@ -36,6 +35,9 @@ def new(
         target.write_text(text, encoding="utf-8")
     project = find(folder)
     project.manifest.write_text(building.written(_built(project)), encoding="utf-8")
+    if as_json:
+        document("plugin-project", {"folder": str(folder), "plugin": plugin, "template": kind})
+        return
     typer.echo(f"{folder}: the {kind} plugin {plugin}")
     typer.echo(f'next: cd {folder} && python -m pip install -e ".[test]" && python -m pytest')
 
@@ -45,20 +47,26 @@ def build(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit 1 when the manifest would change.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write claw-plugin.json from the code; the code is imported in a process of its own."""
     project = find(path)
     manifest, before = _built(project), _found(project)
-    if before is not None and not (changes := list(building.differences(manifest, before))):
+    changes = list(building.differences(manifest, before)) if before else ["it is missing"]
+    if changes and not check:
+        project.manifest.write_text(building.written(manifest), encoding="utf-8")
+    if as_json:
+        body = {"file": str(project.manifest), "changes": changes, "written": bool(changes) and not check}
+        document("plugin-manifest", body)
+    elif not changes:
         typer.echo(f"{project.manifest}: as the code says")
-        return
-    if check:
-        for change in changes if before is not None else ["it is missing"]:
+    elif check:
+        for change in changes:
             typer.echo(f"{project.manifest}: {change}", err=True)
         typer.echo(f"claw plugins build {path} writes it again", err=True)
-        raise typer.Exit(1)
-    project.manifest.write_text(building.written(manifest), encoding="utf-8")
-    typer.echo(f"{project.manifest}: written")
+    else:
+        typer.echo(f"{project.manifest}: written")
+    raise typer.Exit(1 if changes and check else 0)
 
 
 def check(
@@ -73,11 +81,9 @@ def check(
     findings = [finding for finding in findings if finding.rule not in (ignore or ())]
     prices = {tool.name: tool_tokens(tool) for tool in manifest.tools}
     if as_json:
-        body: dict[str, Any] = {"schemaVersion": 1, "kind": "pluginCheck", "plugin": manifest.id}
-        body["tokens"] = sum(prices.values())
-        body["tools"] = [{"name": name, "tokens": tokens} for name, tokens in prices.items()]
-        body["findings"] = [finding.as_data() for finding in findings]
-        typer.echo(json.dumps(body, ensure_ascii=False, indent=2))
+        tools = [{"name": name, "tokens": tokens} for name, tokens in prices.items()]
+        body: dict[str, Any] = {"plugin": manifest.id, "tokens": sum(prices.values()), "tools": tools}
+        document("pluginCheck", body | {"findings": [finding.as_data() for finding in findings]})
     else:
         for name, tokens in prices.items():
             typer.echo(f"{name}: {tokens} tokens in every request that offers it")

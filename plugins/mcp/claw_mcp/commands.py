@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 from claw import HttpClients, PluginConfig, UsageError, nearest, t
-from claw.runtime import load_setup
+from claw.runtime import AsJson, load_setup
 
 from claw_mcp import start
 from claw_mcp.fleet import Fleet
@@ -16,7 +16,6 @@ from claw_mcp.settings import McpSettings
 mcp_app = typer.Typer(
     no_args_is_help=True, help="MCP servers: what they offer, and what waits for your word."
 )
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Names = Annotated[list[str] | None, typer.Argument(help="Servers; all of them when left out.")]
 
 
@@ -75,6 +74,7 @@ def accept(
     tools: Annotated[
         list[str] | None, typer.Argument(help="Only these; all that waits when left out.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Accept what a server offers now, and use it again."""
     _, settings, fleet = _open_fleet()
@@ -89,18 +89,24 @@ def accept(
         )
     after = fleet.accept(server, bare)
     now = {offer.name for offer in after.standing} & set(waiting)
-    typer.echo(t("accepted: {names}", names=", ".join(sorted(now))) if now else t("nothing waits"))
+    if as_json:
+        _document("mcp-accepted", {"server": server, "tools": sorted(now)})
+    else:
+        typer.echo(t("accepted: {names}", names=", ".join(sorted(now))) if now else t("nothing waits"))
 
 
 @mcp_app.command()
-def refresh(servers: Names = None) -> None:
+def refresh(servers: Names = None, as_json: AsJson = False) -> None:
     """Reach the servers now and note what they offer. Exit code 1: one of them could not be reached."""
     config, settings, fleet = _open_fleet()
     for name in servers or ():
         _known(name, settings)
     names = servers or list(settings.servers)
     failed = start.meet(config, settings, names)
-    for name in names:
+    if as_json:
+        rows = [_refreshed(name, fleet.record(name), failed.get(name)) for name in names]
+        _document("mcp-refreshed", {"servers": rows})
+    for name in () if as_json else names:
         record = fleet.record(name)
         if name not in failed:
             typer.echo(f"{name}: {_counted(record)}")
@@ -115,6 +121,13 @@ def refresh(servers: Names = None) -> None:
         for command in start.fixes(name, settings.servers[name], why):
             typer.echo("  " + t("run: {command}", command=command), err=True)
     raise typer.Exit(1 if failed else 0)
+
+
+def _refreshed(name: str, record: ServerRecord, failure: Any) -> dict[str, Any]:
+    return {
+        "name": name, "tools": [offer.name for offer in record.standing],
+        "waiting": [offer.name for offer, _ in record.withheld], "error": failure.problem if failure else "",
+    }  # fmt: skip
 
 
 def _open_fleet() -> tuple[PluginConfig, McpSettings, Fleet]:

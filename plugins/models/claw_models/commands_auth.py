@@ -95,6 +95,7 @@ def list_(agent: Agent = "", as_json: AsJson = False) -> None:
 def add(
     line: typer.Context,
     provider: ProviderName,
+    *,
     name: Annotated[str, typer.Option("--name", help="What to call the key.")] = "main",
     agent: Agent = "",
     kind: Annotated[str, typer.Option("--type", help="api_key, token or oauth.")] = "api_key",
@@ -102,6 +103,7 @@ def add(
         str, typer.Option("--env", help="The variable that holds it, instead of a copy here.")
     ] = "",
     keyring: Annotated[bool, typer.Option("--keyring", help="Keep it in this machine's keyring.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Keep a key of PROVIDER in the agent's own file (0600). It is asked for unseen, or read from stdin."""
     from claw.runtime import load_setup
@@ -128,6 +130,11 @@ def add(
         key = Credential(name, "" if env else _read_secret(provider, name), kind, provider)
     longer = file.add(key, env=env, in_keyring=keyring)
     _forget_cooldowns(setup, file, provider, name)
+    if as_json:
+        order = longer or _order_of(setup, file, provider)
+        body = {"provider": provider, "name": name, "file": str(file.path), "order": list(order)}
+        document("key-added", body | {"inOrder": not order or name in order})
+        return
     typer.echo(
         t("{provider}: the key {name} is stored in {path}", provider=provider, name=name, path=file.path)
     )
@@ -151,6 +158,7 @@ def remove(
     provider: ProviderName,
     name: Annotated[str, typer.Argument(help="As claw auth list shows it.")] = "main",
     agent: Agent = "",
+    as_json: AsJson = False,
 ) -> None:
     """Forget a key that claw auth add took. Those of the config file and the environment stand where they are."""
     from claw.runtime import load_setup
@@ -163,7 +171,10 @@ def remove(
             "{path} has no key {name} of {provider}", fix=fix, path=file.path, name=name, provider=provider
         )
     _forget_cooldowns(setup, file, provider, name)
-    typer.echo(t("{provider}: the key {name} was removed", provider=provider, name=name))
+    if as_json:
+        document("key-removed", {"provider": provider, "name": name})
+    else:
+        typer.echo(t("{provider}: the key {name} was removed", provider=provider, name=name))
 
 
 @app.command()
@@ -174,6 +185,7 @@ def order(
     clear: Annotated[
         bool, typer.Option("--clear", help="Back to the file's order, or taking turns.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Try the keys of PROVIDER in this order, and no others. Without names: say the order."""
     from claw.runtime import load_setup
@@ -187,7 +199,11 @@ def order(
                 raise unknown_key_error(provider, name, known)
     if names or clear:
         file.change(lambda tree: _put_order(tree, provider, () if clear else names or ()))
-    current = ", ".join(_order_of(setup, file, provider)) or t("they are used in rotation")
+    now = _order_of(setup, file, provider)
+    if as_json:
+        document("key-order", {"provider": provider, "order": list(now)})
+        return
+    current = ", ".join(now) or t("they are used in rotation")
     typer.echo(t("order of {provider}: {names}", provider=provider, names=current))
 
 

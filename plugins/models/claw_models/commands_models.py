@@ -114,6 +114,7 @@ def use(
     fallback: Annotated[
         list[str] | None, typer.Option("--fallback", help="Used when it fails; may be repeated.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write MODEL into the config file as the model that answers. Its fallbacks stay, unless --fallback names others."""
     from claw import ModelRef
@@ -133,7 +134,11 @@ def use(
     fallbacks = fallback if fallback is not None else list(choice.fallbacks) if choice else []
     value = {"primary": model, "fallbacks": fallbacks} if fallbacks else model
     changed = set_value(path, place, value, os.environ)
-    if why := _lack_of(load_setup(), agent, ModelRef(*aliases.get(model, model).split("/", 1))):
+    why = _lack_of(load_setup(), agent, ModelRef(*aliases.get(model, model).split("/", 1)))
+    if as_json:
+        body = {"model": model, "fallbacks": fallbacks, "changed": changed, "ready": not why, "why": why}
+        document("model-selected", body)
+    elif why:
         typer.echo(t("{model} is selected, but cannot answer yet: {why}", model=model, why=why))
     else:
         typer.echo(

@@ -122,11 +122,14 @@ def export(
     key: Key,
     to: Annotated[Literal["md", "html", "json"], typer.Option("--to", help="In which form.")] = "md",
     out: Annotated[Path | None, typer.Option("--out", help="Into this file instead of stdout.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="As --to json; with --out, a JSON document that names the file.")
+    ] = False,
 ) -> None:
     """Write a whole conversation as Markdown, one HTML page or JSON. Secrets are masked."""
     kept = find_session(list_sessions(_home()), key)
     reading = parse_stored_session(kept, read_bytes(kept))
-    text = _document(kept, reading, to)
+    text = _document(kept, reading, "json" if as_json and out is None else to)
     if out is None:
         typer.echo(text, nl=False)
         return
@@ -137,7 +140,10 @@ def export(
         raise ClawError(
             problem, where=str(out), fix="Name another place", reason=refused.strerror
         ) from refused
-    typer.echo(t("written to {place}", place=out), err=True)
+    if as_json:
+        document("session-exported", {"key": kept.key, "file": str(out), "form": to})
+    else:
+        typer.echo(t("written to {place}", place=out), err=True)
 
 
 @app.command()

@@ -154,18 +154,18 @@ def verify(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def enable(plugin: Plugin) -> None:
+def enable(plugin: Plugin, as_json: AsJson = False) -> None:
     """Let a plugin take part again."""
-    _set_enabled(plugin, on=True)
+    _set_enabled(plugin, as_json, on=True)
 
 
 @app.command()
-def disable(plugin: Plugin) -> None:
+def disable(plugin: Plugin, as_json: AsJson = False) -> None:
     """Keep a plugin installed and out of use."""
-    _set_enabled(plugin, on=False)
+    _set_enabled(plugin, as_json, on=False)
 
 
-def _set_enabled(plugin: str, *, on: bool) -> None:
+def _set_enabled(plugin: str, as_json: bool, *, on: bool) -> None:
     from claw.runtime import PluginHealth, read_config
     from claw_config_sdk import set_value
 
@@ -183,7 +183,10 @@ def _set_enabled(plugin: str, *, on: bool) -> None:
     if on and isinstance(allowed := listed.get("allow"), list) and plugin not in allowed:
         set_value(file, "plugins.allow[]", plugin, os.environ)
     state = next(one for one in plugin_states() if one.id == plugin)
-    typer.echo(f"{plugin}: {t(state.state)}" + (f" ({state.why})" if state.why else ""))
+    if as_json:
+        document("plugin-state", {"plugin": plugin, "state": state.state, "why": state.why})
+    else:
+        typer.echo(f"{plugin}: {t(state.state)}" + (f" ({state.why})" if state.why else ""))
 
 
 def _home() -> Path:

@@ -11,10 +11,12 @@ import typer
 from claw import ClawError, UsageError, nearest, t
 from claw.runtime import (
     LANGUAGES,
+    AsJson,
     ConfigSource,
     InstalledPlugin,
     ProviderDeclaration,
     cannot_write,
+    document,
     file_of,
     find_config,
     home_of,
@@ -58,6 +60,7 @@ def init(
     model: Annotated[str, typer.Option("--model", help="Model of that provider.")] = "",
     base_url: Annotated[str, typer.Option("--base-url", help="Another endpoint, such as a local one.")] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write the first config file (0600) and the agent's files; nothing that is there is overwritten."""
     home = home_of(os.environ)
@@ -66,21 +69,25 @@ def init(
     if existing is None:
         if key == "-":
             key = sys.stdin.readline().strip()
-        asked = not (yes or provider) and sys.stdin.isatty()
+        asked = not (yes or provider or as_json) and sys.stdin.isatty()
         choice = (
             _ask(found) if asked else choice_from_flags(found, os.environ, provider, key, model, base_url)
         )
         path = file_of(os.environ)
         write_config(path, {"locale": _language(os.environ), **config_tree(choice)}, os.environ)
-        typer.echo(t("wrote {path}", path=path))
+        lines = [t("wrote {path}", path=path)]
     elif provider or key or model or base_url:
         fix = "Change it with claw config set, or move it elsewhere"
         raise UsageError("{path} already exists", fix=fix, path=existing)
     else:
-        typer.echo(t("{path} already exists and was not changed", path=existing))
-    for made in create_agent_files(home):
-        typer.echo(t("wrote {path}", path=made))
-    typer.echo(t("Next: claw chat"))
+        lines = [t("{path} already exists and was not changed", path=existing)]
+    made = create_agent_files(home)
+    if as_json:
+        body = {"config": str(existing or file_of(os.environ)), "configWritten": existing is None}
+        document("init", body | {"files": [str(one) for one in made]})
+        return
+    lines += [t("wrote {path}", path=one) for one in made]
+    typer.echo("\n".join([*lines, t("Next: claw chat")]))
 
 
 def choice_from_flags(

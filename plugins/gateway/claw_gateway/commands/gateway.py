@@ -42,9 +42,9 @@ def run(
 
 
 @app.command()
-def start(safe: Safe = None) -> None:
+def start(safe: Safe = None, as_json: AsJson = False) -> None:
     """Start it in the background, and wait until it is ready."""
-    raise typer.Exit(code=_start(safe))
+    raise typer.Exit(code=_start(safe, as_json))
 
 
 @app.command()
@@ -52,17 +52,24 @@ def stop(
     now: Annotated[
         bool, typer.Option("--now", help="Kill it; the next start takes up what was under way.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Stop it; what is under way is finished or parked."""
-    _stop(now)
+    pid, text = _stop(now)
+    if as_json:
+        document("gateway-stopped", {"pid": pid, "killed": bool(pid and now)})
+    else:
+        typer.echo(text)
 
 
 @app.command()
-def restart(safe: Safe = None) -> None:
+def restart(safe: Safe = None, as_json: AsJson = False) -> None:
     """Stop it, and start it in the background; what was under way goes on. A wrong config file stops nothing."""
     _check_startable(safe)
-    _stop(now=False)
-    raise typer.Exit(code=_start(safe))
+    _, text = _stop(now=False)
+    if not as_json:
+        typer.echo(text)
+    raise typer.Exit(code=_start(safe, as_json))
 
 
 @app.command()
@@ -87,15 +94,20 @@ def status(as_json: AsJson = False) -> None:
 @app.command()
 def install(
     only_print: Annotated[bool, typer.Option("--print", help="Print the file, write nothing.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make it a service of this system: a systemd user unit, or a launchd agent on macOS."""
     from claw_gateway.process.service import SystemService, indented_lines
 
     service = SystemService(home_of(os.environ), os.environ)
-    if only_print:
+    if only_print and not as_json:
         typer.echo(service.text, nl=False)
         return
-    new = service.install()
+    new = not only_print and service.install()
+    if as_json:
+        body = {"file": str(service.path), "text": service.text, "written": new}
+        document("gateway-service", body | {"commands": list(service.commands)})
+        return
     typer.echo(t("written: {path}", path=service.path) if new else t("up to date: {path}", path=service.path))
     typer.echo(t("to start it now and at every boot:"))
     typer.echo(indented_lines(service.commands))
@@ -123,12 +135,15 @@ def _check_startable(safe: bool | None) -> None:
         raise
 
 
-def _start(safe: bool | None) -> int:
+def _start(safe: bool | None, as_json: bool) -> int:
     from claw_gateway.process.control import start_gateway
 
     words = () if safe is None else ("--safe" if safe else "--no-safe",)
     result = start_gateway(home_of(os.environ), os.environ, words)
-    if result.pid is None:
+    if as_json:
+        body = {"pid": result.pid, "alreadyRunning": result.already_running, "output": result.output}
+        document("gateway-started", body | {"notes": _next_steps() if result.pid else []})
+    elif result.pid is None:
         typer.echo(result.output, err=True)
     elif result.already_running:
         typer.echo(t("a gateway is already running: process {pid}", pid=result.pid))
@@ -162,16 +177,14 @@ def _next_steps() -> list[str]:
     return lines or ([] if channels else [no_channel_hint(setup)])
 
 
-def _stop(now: bool) -> None:
+def _stop(now: bool) -> tuple[int | None, str]:
+    """Stop the gateway; return its process id, if one ran, and what was done."""
     from claw_gateway.process.control import stop_gateway
 
     pid = stop_gateway(home_of(os.environ), os.environ, now=now)
     if pid is None:
-        typer.echo(t("no gateway runs in {home}", home=home_of(os.environ)))
-    elif now:
-        typer.echo(t("killed: process {pid}", pid=pid))
-    else:
-        typer.echo(t("stopped: process {pid}", pid=pid))
+        return None, t("no gateway runs in {home}", home=home_of(os.environ))
+    return pid, t("killed: process {pid}", pid=pid) if now else t("stopped: process {pid}", pid=pid)
 
 
 def is_hung(seen: "GatewayStatus") -> bool:

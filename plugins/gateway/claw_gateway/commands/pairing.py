@@ -66,6 +66,7 @@ def deny(code: Code, as_json: AsJson = False) -> None:
 def forget(
     person: Annotated[str, typer.Argument(help="CHANNEL:ID, as claw pairing list shows them.")],
     account: Annotated[str, typer.Option("--account", help="Account on that channel.")] = "default",
+    as_json: AsJson = False,
 ) -> None:
     """Take a person out again who was let in. What allowFrom says of them stays."""
     channel, colon, id = person.partition(":")
@@ -77,9 +78,11 @@ def forget(
         raise UsageError(
             "{person} is not paired", fix="claw pairing list shows paired people", person=printable(person)
         )
-    typer.echo(
-        t("{person} may no longer write, unless an allow list includes them", person=printable(person))
-    )
+    text = t("{person} may no longer write, unless an allow list includes them", person=printable(person))
+    if as_json:
+        document("pairing-forgotten", {"channel": channel, "account": account, "sender": id})
+    else:
+        typer.echo(text)
 
 
 @contextmanager
