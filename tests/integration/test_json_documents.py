@@ -14,8 +14,6 @@ from third_party import Machine
 OTHER_OUTPUT = {
     "completion": "a shell script",
     "config schema": "a JSON Schema",
-    "config set": "not done yet",
-    "config unset": "not done yet",
     "gateway run": "a log, as JSON lines when config says so",
     "help": "the help of a command",
 }
@@ -53,6 +51,10 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 CHANGES: list[tuple[str, str, dict[str, Any]]] = [
     ("init", "init", {"configWritten": True}),
     ("init", "init", {"configWritten": False, "files": []}),
+    ("config set locale en", "config-changed", {"key": "locale", "changed": False, "warnings": []}),
+    ("config set locale -x", "error", {"exitCode": 3}),
+    ("config set agents.defaults.model offline/rules", "config-changed", {"changed": True}),
+    ("config unset agents.defaults.model", "config-changed", {"key": "agents.defaults.model", "changed": True}),
     ("models use offline/rules", "model-selected", {"model": "offline/rules", "ready": True, "why": ""}),
     ("auth add openai --name work", "key-added", {"provider": "openai", "name": "work", "inOrder": True}),
     ("auth order openai work", "key-order", {"provider": "openai", "order": ["work"]}),

@@ -9,8 +9,10 @@ from typing import Annotated, Any
 import typer
 from claw import ConfigError, t
 from claw.runtime import (
+    AsJson,
     ConfigSource,
     config_findings,
+    document,
     file_of,
     format_key,
     installed_plugins,
@@ -32,11 +34,17 @@ class ValueCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; two of them are a key and a value, whatever the value looks like."""
-        plain = len(args) == 2 and args[0][:1] != "-" and args[1] not in ctx.help_option_names
-        return super().parse_args(ctx, ["--", *args] if plain else args)
+        options = args[2:] if args[2:] == ["--json"] else []
+        given = args[: len(args) - len(options)]
+        plain = len(given) == 2 and given[0][:1] != "-" and given[1] not in ctx.help_option_names
+        return super().parse_args(ctx, [*options, "--", *given] if plain else args)
 
 
-def set_(key: Key, value: Annotated[str, typer.Argument(help=r"YAML: true, 3, \[a, b], a word.")]) -> None:
+def set_(
+    key: Key,
+    value: Annotated[str, typer.Argument(help=r"YAML: true, 3, \[a, b], a word.")],
+    as_json: AsJson = False,
+) -> None:
     """Put VALUE at KEY. Comments stay; a change that would break the file is refused."""
     path = file_of(os.environ)
     parsed = parse_value(value)
@@ -47,18 +55,18 @@ def set_(key: Key, value: Annotated[str, typer.Argument(help=r"YAML: true, 3, \[
             raise
         # An id that looks like a number: where the key takes text, the value is used as typed.
         changed = set_value(path, key, value, os.environ)
-    warned = _report_change(path, key, t("set") if changed else t("was already set"))
+    warned = _report_change(path, key, t("set") if changed else t("was already set"), changed, as_json)
     place = split_key(key) or ()
-    if not warned and len(place) > 1 and place[0] == "channels":
+    if not (warned or as_json) and len(place) > 1 and place[0] == "channels":
         hint = t("check channel {name} with claw doctor {name}; claw gateway start serves it", name=place[1])
         typer.echo(hint, err=True)
 
 
-def unset(key: Key) -> None:
+def unset(key: Key, as_json: AsJson = False) -> None:
     """Take KEY out of the file."""
     path = file_of(os.environ)
     changed = unset_value(path, key, os.environ)
-    _report_change(path, key, t("unset") if changed else t("was not set"))
+    _report_change(path, key, t("unset") if changed else t("was not set"), changed, as_json)
 
 
 def schema() -> None:
@@ -68,15 +76,19 @@ def schema() -> None:
     sys.stdout.write(json.dumps(whole, ensure_ascii=False, indent=2) + "\n")
 
 
-def _report_change(path: Path, key: str, done: str) -> bool:
+def _report_change(path: Path, key: str, done: str, changed: bool, as_json: bool) -> bool:
     """Print what was done and the warnings about this key; return true if there are any."""
-    typer.echo(f"{path}: {key} {done}")
-    changed = format_key(step for step in split_key(key) or () if isinstance(step, str | int))
+    place = format_key(step for step in split_key(key) or () if isinstance(step, str | int))
     warnings = [
         one
         for one in config_findings(path.parent, os.environ)[1]
-        if one.key.startswith(changed) or changed.startswith(f"{one.key}.")
+        if one.key.startswith(place) or place.startswith(f"{one.key}.")
     ]
+    if as_json:
+        body = {"file": str(path), "key": key, "changed": changed}
+        document("config-changed", body | {"warnings": [str(one) for one in warnings]})
+        return bool(warnings)
+    typer.echo(f"{path}: {key} {done}")
     for warning in warnings:
         typer.echo(f"{t('warning')}: {warning}", err=True)
     return bool(warnings)
