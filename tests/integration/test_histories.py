@@ -19,7 +19,8 @@ from claw.storage.records import SUMMARY
 from claw.testing import FakeProvider, Harness, says
 from claw_context import instructions
 from claw_context.compaction import compact_session
-from claw_context.engine import ContextView, History, SharedState
+from claw_context.engine import ContextView, History
+from claw_context.shared import SharedState
 from rigs.chaos import Chaos, refused
 
 SAMPLE, FULL = 3000, 100_000

@@ -255,13 +255,13 @@ def function_ids() -> dict[str, int]:
     """Return every function of the guarded modules with the identity of its code: ``claw.policy.engine:judge``
     → id.
     """
-    found: dict[str, int] = {}
-    for name, module in list(sys.modules.items()):
-        if module is not None and name.startswith(_GUARDED):
-            for key, value in vars(module).items():
-                if isinstance(value, FunctionType):
-                    found[f"{name}:{key}"] = id(value.__code__)
-    return found
+    return {
+        f"{name}:{key}": id(value.__code__)
+        for name, module in list(sys.modules.items())
+        if name.startswith(_GUARDED) and module is not None
+        for key, value in vars(module).items()
+        if type(value) is FunctionType
+    }
 
 
 def replaced_functions(before: dict[str, int], after: dict[str, int]) -> tuple[str, ...]:

@@ -84,6 +84,7 @@ class Host:
         self._health = health
         self._log = log
         self._is_built = False
+        self._functions: dict[str, int] = {}  # as the plugin before left them, during a start
         self.diagnostics: list[str] = []
 
     @property
@@ -115,6 +116,7 @@ class Host:
             )
             self._ask(plugin, partial(self._given_plugins.get, plugin))
         self._health.count_crashes({state.id: state.found for state in self.plugin_states})
+        self._functions = function_ids()
         for state in self.plugin_states:
             wanted = state.to_load
             if wanted.state == LOADED and (wanted.eager or wanted.required or wanted is not state):
@@ -124,7 +126,7 @@ class Host:
         for plugin in tuple(self._answers):
             self._ask_others_hooks(plugin)
         require_plugins(self.plugin_states)
-        registry, self._is_built = self._build_registry(), True
+        registry, self._is_built, self._functions = self._build_registry(), True, {}
         return registry
 
     def closables(self) -> tuple[Contribution[Any], ...]:
@@ -142,21 +144,23 @@ class Host:
             if plugin in self._answers:
                 return True
             self._states[plugin] = self._states[plugin].to_load
+            before = self._functions or function_ids()
             with self._health.guard(plugin):
                 asked = self._ask(plugin, lambda: self._imported(plugin))
                 loaded = asked and (not self._is_built or self._ask_others_hooks(plugin))
+            after = function_ids()
+            for name in replaced_functions(before, after):
+                self._note(t("plugin {id} replaced claw's function {name}", id=plugin, name=name))
+            self._functions = self._functions and after
             if loaded and len(self._hooks) == len(WANTED):  # else a hook that failed was not asked
                 self._health.clear(plugin)
             return loaded
 
     def _imported(self, plugin: str) -> Any:
         package = self._states[plugin].found.package
-        before = function_ids()
         module = self._bounded(plugin, lambda: import_module(package), self._timeouts.import_seconds)
         if not isinstance(module, ModuleType):
             raise TypeError(f"it puts {type(module).__name__} in the place of its package")
-        for name in replaced_functions(before, function_ids()):
-            self._note(t("plugin {id} replaced claw's function {name}", id=plugin, name=name))
         i18n.add_translations(package)
         return module
 
@@ -207,14 +211,14 @@ class Host:
 
     def _asked(self, plugin: str, hook: str, view: PluginConfig) -> list[Any] | None:
         """Return what one plugin answers to one hook, asked in isolation; None when it has no such hook."""
-        if not hasattr(self._manager.hook, hook):
+        specified = getattr(self._manager.hook, hook, None)
+        impls = specified.get_hookimpls() if specified else ()
+        marks = next((one for one in impls if one.plugin_name == plugin), None)
+        if marks is None:
             return None
-        others = [p for p in self._manager.get_plugins() if self._manager.get_name(p) != plugin]
-        caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
-        if not caller.get_hookimpls():
-            return None
-        marks = caller.get_hookimpls()[0]
         self._ranks[plugin, hook] = -1 if marks.tryfirst else 1 if marks.trylast else 0
+        others = [one for name, one in self._manager.list_name_plugin() if name != plugin]
+        caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
         return self._bounded(plugin, partial(answers_of, caller, view), self._timeouts.hook_seconds)
 
     def _ask_others_hooks(self, plugin: str) -> bool:

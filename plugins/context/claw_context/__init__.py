@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def register_context_engines(config: "PluginConfig") -> "Iterable[ContextEngine]":
     """Contribute the engine that summarises what has grown too long."""
     from claw_context.compacting import CompactingEngine
-    from claw_context.engine import SharedState
+    from claw_context.shared import SharedState
 
     settings = config.settings
     yield CompactingEngine(SharedState(settings.models.aliases, settings.messages.silent_token))

@@ -6,9 +6,9 @@ still answers "too long", the request shrinks step by step: up to three compacti
 then only the newest turns, cut until they fit.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -39,7 +39,6 @@ from claw.runtime import (
     newest_turns_within,
     truncate_blocks,
 )
-from claw_provider_sdk import IncrementalCache
 
 from claw_context import compaction
 from claw_context.budget import ContextBudget, flush_is_due
@@ -47,6 +46,7 @@ from claw_context.cut import TokenCosts, cut_point, shorten_to_fit
 from claw_context.digest import digest
 from claw_context.pruning import Pruning, prune
 from claw_context.settings import CompactionSettings, ContextPruning
+from claw_context.shared import SharedState
 
 PROMPT_SHARE = 0.8
 """Share of the window for instructions and history together when nothing is compacted; the rest is for the
@@ -82,19 +82,6 @@ class History(NamedTuple):
 
     past: Sequence[Message]
     start: int
-
-
-@dataclass(frozen=True)
-class SharedState:
-    """The values that all turns share.
-
-    :param aliases: names of models in the config file. ``silent_token``: the answer of an agent that says nothing.
-    :param costs: the estimated tokens of conversations.
-    """
-
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    silent_token: str = ""
-    costs: IncrementalCache[TokenCosts] = field(default_factory=lambda: IncrementalCache(TokenCosts))
 
 
 class ContextView:

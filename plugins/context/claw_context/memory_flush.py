@@ -32,8 +32,9 @@ from claw import (
 from claw.runtime import Session, quoted_foreign, within, zone_of
 
 from claw_context.compaction import has_summary_model, total_usage
-from claw_context.engine import ContextView, FlushCall, History, SharedState, has_unsaved, record_flush
+from claw_context.engine import ContextView, FlushCall, History, has_unsaved, record_flush
 from claw_context.settings import CompactionSettings
+from claw_context.shared import SharedState
 
 WRITE_TOOL = "write"
 MAX_FLUSH_STEPS = 6

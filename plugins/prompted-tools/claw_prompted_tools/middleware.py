@@ -7,7 +7,6 @@ from typing import Any
 from claw import Provider, ToolCall, tool_mode_of
 
 from claw_prompted_tools.interpreter import PromptedToolsProvider
-from claw_prompted_tools.render import malformed_call_error
 
 
 class PromptedTools:
@@ -28,6 +27,8 @@ class PromptedTools:
 
     def describe_malformed(self, call: ToolCall) -> str:
         """Return the error that the model is given for a call that could not be parsed."""
+        from claw_prompted_tools.render import malformed_call_error
+
         return malformed_call_error(call)
 
     def _mode(self, provider: Provider, model: str) -> str:

@@ -336,7 +336,7 @@ def ends_the_process(code: str, site: Path, tmp_path: Path) -> Made:
         f"sys.path.insert(0, {str(site)!r})\n"
         f"environ = {{'CLAW_HOME': {str(tmp_path / 'loop-home')!r}, 'HOME': {str(tmp_path)!r}}}\n"
         "app = App(load_setup(environ, [find_plugin('bad', 'plugin_bad', 'claw-plugin-bad', '1.0')]), log=print)\n"
-        "print([(s.id, s.state, s.stage) for s in app.host.standings])\n"
+        "print([(s.id, s.state, s.stage) for s in app.host.plugin_states])\n"
     )
 
     async def after(app: App, fakes: Any) -> None:
