@@ -1,18 +1,20 @@
 """A connection to one server: opened at the first call, reopened with backoff when it broke."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from claw import ClawError, ToolError
+from claw import ClawError, ToolError, t
 
 from claw_mcp import sdk
 from claw_mcp.offers import all_offers
 from claw_mcp.record import Offer, pause_seconds
 from claw_mcp.settings import ServerSettings
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LONGEST_PAUSE_SECONDS = 60.0
@@ -70,6 +72,7 @@ class ServerConnection:
     ) -> None:
         self.name, self.server, self.place = name, server, place
         self._record_offers, self._clock = greet, clock
+        self._withheld: set[str] = set()
         self._session: _Session | None = None
         self._lock: asyncio.Lock | None = None
         self._failures, self._next_try, self._why = 0, 0.0, ""
@@ -180,8 +183,21 @@ class ServerConnection:
         def changed() -> None:
             new.changed = True
 
+        def withheld(tool: str, why: str) -> None:
+            said = t(
+                "the tool {tool} of the MCP server {name} is withheld: {why}",
+                tool=tool,
+                name=self.name,
+                why=why,
+            )
+            if said not in self._withheld:
+                self._withheld.add(said)
+                _log.warning(said)
+
         try:
-            async with sdk.session(self.server, self.place, stderr_tail, new.over.set, changed) as client:
+            async with sdk.session(
+                self.server, self.place, stderr_tail, new.over.set, changed, withheld
+            ) as client:
                 stderr_tail.close()
                 new.ready.set_result(client)
                 await new.over.wait()

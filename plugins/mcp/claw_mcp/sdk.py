@@ -107,9 +107,11 @@ async def session(
     stderr_tail: StderrTail,
     ended: Callable[[], None],
     changed: Callable[[], None],
+    withheld: Callable[[str, str], None] = lambda tool, why: None,
 ) -> AsyncIterator[Any]:
     """Open a session (``mcp.Client``) for the duration of the block.
 
+    :param withheld: called with each tool whose form the SDK does not take, and why: without it the whole list fails.
     :param ended: called when the server goes away.
     :param changed: called when the server says that its list of tools changed.
     """
@@ -122,7 +124,7 @@ async def session(
     async with contextlib.AsyncExitStack() as stack:
         transport = await _transport(server, place, stderr_tail, stack)
         client = sdk.Client(
-            _Watched(transport, ended),
+            _Watched(transport, ended, withheld),
             cache=None,
             message_handler=hear,
             client_info=sdk.Implementation(name="claw", version="0.1.0"),
@@ -193,22 +195,26 @@ def program(command: str, path: str) -> str:
 
 
 class _Watched:
-    """A transport that reports when its reading side has ended, which the SDK itself does not."""
+    """A transport that reports when its reading side has ended, which the SDK itself does not, and leaves out tools in a
+    form that the SDK refuses.
+    """
 
-    def __init__(self, transport: Any, ended: Callable[[], None]) -> None:
-        self._transport, self._ended = transport, ended
+    def __init__(
+        self, transport: Any, ended: Callable[[], None], withheld: Callable[[str, str], None]
+    ) -> None:
+        self._transport, self._ended, self._withheld = transport, ended, withheld
 
     async def __aenter__(self) -> tuple[Any, Any]:
         read, write = await self._transport.__aenter__()
-        return _WatchedStream(read, self._ended), write
+        return _WatchedStream(read, self._ended, self._withheld), write
 
     async def __aexit__(self, *why: Any) -> Any:
         return await self._transport.__aexit__(*why)
 
 
 class _WatchedStream:
-    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
-        self._stream, self._ended = stream, ended
+    def __init__(self, stream: Any, ended: Callable[[], None], withheld: Callable[[str, str], None]) -> None:
+        self._stream, self._ended, self._withheld = stream, ended, withheld
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -218,14 +224,14 @@ class _WatchedStream:
 
     async def __anext__(self) -> Any:
         try:
-            return await self._stream.__anext__()
+            return _with_sound_tools(await self._stream.__anext__(), self._withheld)
         except StopAsyncIteration:
             self._ended()
             raise
 
     async def receive(self) -> Any:
         try:
-            return await self._stream.receive()
+            return _with_sound_tools(await self._stream.receive(), self._withheld)
         except Exception:
             self._ended()
             raise
@@ -236,3 +242,30 @@ class _WatchedStream:
 
     async def __aexit__(self, *why: Any) -> Any:
         return await self._stream.__aexit__(*why)
+
+
+def _with_sound_tools(item: Any, withheld: Callable[[str, str], None]) -> Any:
+    """Return a received message; a list of tools in it loses those in a form that the SDK refuses."""
+    message = getattr(item, "message", None)
+    result = getattr(getattr(message, "root", message), "result", None)
+    tools = result.get("tools") if isinstance(result, dict) else None
+    if isinstance(result, dict) and isinstance(tools, list):
+        faults = [_fault_of(tool) for tool in tools]
+        for tool, fault in zip(tools, faults, strict=True):
+            if fault:
+                withheld(str(tool.get("name", "?")) if isinstance(tool, dict) else "?", fault)
+        result["tools"] = [tool for tool, fault in zip(tools, faults, strict=True) if not fault]
+    return item
+
+
+def _fault_of(tool: Any) -> str:
+    """Return why the SDK refuses a tool as its server lists it: key and reason; empty when it takes it."""
+    from mcp.types import Tool
+    from pydantic import ValidationError
+
+    try:
+        Tool.model_validate(tool)
+    except ValidationError as why:
+        first = why.errors(include_url=False)[0]
+        return f"{'.'.join(map(str, first['loc'])) or '.'}: {first['msg']}"
+    return ""

@@ -389,3 +389,47 @@ def serving(folder: Path, port: int) -> Iterator[None]:
     finally:
         process.terminate()
         process.wait(10)
+
+
+UNSOUND = """
+import json, sys
+
+TOOLS = [
+    {"name": "good", "description": "Good.", "inputSchema": {"type": "object", "properties": {}}},
+    {"name": "textual", "inputSchema": "a string"},
+    {"name": "nothing", "inputSchema": None},
+    {"name": "schemaless"},
+    {"inputSchema": {"type": "object"}},
+    {"name": "listed", "description": "Bad.", "inputSchema": {"type": "object", "properties": {"x": {"type": "strin"}}}},
+]
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    result = {}
+    if asked["method"] == "initialize":
+        version = asked["params"]["protocolVersion"]
+        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+    elif asked["method"] == "tools/list":
+        result = {"tools": TOOLS}
+    elif asked["method"] == "tools/call":
+        result = {"content": [{"type": "text", "text": "it works"}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+async def test_a_tool_with_an_unsound_schema_is_withheld_and_named_and_its_server_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = tmp_path / "unsound.py"
+    script.write_text(UNSOUND)
+    tree = config(tmp_path, mcpServers={"odd": {"command": sys.executable, "args": [str(script)]}})
+    model = FakeProvider(calls("odd__good"), says("done"))
+    async with Harness(model, config=tree, plugins={"mcp": claw_mcp}, home=tmp_path / "home") as harness:
+        await harness.send("use it")
+
+    assert [name for name in model.requests[0].tool_names if name.startswith("odd__")] == ["odd__good"]
+    assert model.requests[1].tool_results[0].text == "it works"
+    for name in ("textual", "nothing", "schemaless"):
+        assert f"the tool {name} of the MCP server odd is withheld: " in caplog.text
+    assert any("odd__listed" in line and "withheld" in line for line in harness.log_lines)
