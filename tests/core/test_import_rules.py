@@ -330,7 +330,7 @@ BUDGETS = {
     "claw_models": 1850,
     "claw_offline": 382,
     "claw_openai": 666,
-    "claw_prompt": 810,
+    "claw_prompt": 880,
     "claw_prompted_tools": 884,
     "claw_provider_sdk": 1310,
     "claw_sessions": 1300,

@@ -75,6 +75,53 @@ def test_a_plugin_that_could_not_be_loaded_is_not_judged_to_be_stable(site: Path
     assert told("stability")["stable"] is False
 
 
+MIDDLEWARE = """
+import dataclasses, itertools
+from claw import Text, User, hookimpl
+
+counter = itertools.count()
+
+class Stamped:
+    def __init__(self, provider):
+        self._provider = provider
+
+    def __getattr__(self, name):
+        return getattr(self._provider, name)
+
+    def stream(self, request):
+        turn = next(counter)
+        past = [User((Text(f"turn {turn}"),)) if isinstance(one, User) else one for one in request.messages[:-1]]
+        return self._provider.stream(dataclasses.replace(request, messages=(*past, request.messages[-1])))
+
+class Stamp:
+    name = "stamp"
+
+    def wrap(self, provider):
+        return Stamped(provider)
+
+@hookimpl
+def register_provider_middleware(config):
+    return [Stamp()]
+"""
+
+
+def test_a_plugin_that_changes_earlier_messages_in_each_request_breaks_it(site: Path) -> None:
+    installed(site, "stamping", MIDDLEWARE)
+
+    told_to_people, broken = claw("stability"), told("stability")["breaks"]
+
+    assert told_to_people.exit_code == 1
+    assert "message 1 of the next request" in told_to_people.stdout
+    assert [(one["kind"], one["name"]) for one in broken] == [("message", "1")]
+    assert "turn " in broken[0]["first"] and broken[0]["first"] != broken[0]["second"]
+
+
+def test_the_turns_that_it_plays_leave_nothing_in_the_home(tmp_path: Path) -> None:
+    assert claw("stability").exit_code == 0
+    home = tmp_path / "home" / ".claw"
+    assert list(home.glob("agents/*/sessions/*")) == []
+
+
 def test_a_section_that_says_so_may_change(site: Path) -> None:
     installed(site, "honest", SECTION.format(text="f'turn {next(counter)}'", more=", stable=False"))
     assert claw("stability").exit_code == 0

@@ -27,6 +27,8 @@ from claw.runtime import (
     takes_scenario,
 )
 
+from claw_prompt.message_stability import repeated_messages
+
 if TYPE_CHECKING:
     from claw.runtime import TurnContext
 
@@ -38,7 +40,7 @@ _AROUND = 30
 class PromptPart:
     """A piece of what a provider caches.
 
-    :param kind: tool or section.
+    :param kind: tool, section or message.
     """
 
     kind: str
@@ -108,9 +110,13 @@ def parts_with_time(parts: Iterable[PromptPart], now: float) -> Iterator[tuple[P
 
 @takes_scenario("agent", "channel", "account", "group", "sender")
 def stability(*, scenario: Scenario, as_json: AsJson = False) -> None:
-    """Say whether two turns share every byte up to the cache boundary; exit 1 when not, with who breaks it."""
+    """Say whether two turns share every byte up to the cache boundary, messages included; exit 1 when not, with who
+    breaks it."""
+    from claw.runtime import load_setup
+
     contexts, unloaded = asyncio.run(_two_turns(probe_message(scenario), scenario.agent))
-    first, second = map(parts_of, contexts)
+    sent, repeated = asyncio.run(repeated_messages(load_setup(), probe_message(scenario)))
+    first, second = parts_of(contexts[0]) + messages_of(sent), parts_of(contexts[1]) + messages_of(repeated)
     broken, timed = list(prompt_differences(first, second)), list(parts_with_time(second, SYSTEM_CLOCK.now()))
     size = sum(len(part.text.encode("utf-8", "replace")) for part in first)
     if as_json:
@@ -151,6 +157,11 @@ def parts_of(context: "TurnContext") -> list[PromptPart]:
         if piece.stable and piece.text
     ]
     return tools + sections
+
+
+def messages_of(texts: Sequence[str]) -> list[PromptPart]:
+    """Return messages that a provider caches too, in order."""
+    return [PromptPart("message", str(number), BUILTIN, text) for number, text in enumerate(texts, 1)]
 
 
 async def _two_turns(message: Inbound, agent: str) -> "tuple[tuple[TurnContext, TurnContext], list[str]]":
@@ -200,6 +211,9 @@ def _print(broken: Sequence[PromptDifference], timed: Sequence[tuple[PromptPart,
 def _label(part: PromptPart) -> str:
     if part.kind == "tool":
         return t("tool {name} of plugin {id}", name=part.name, id=part.plugin)
+    if part.kind == "message":
+        return t("message {name} of the next request (a context engine, a filter or middleware of a plugin changes it)",
+                 name=part.name)  # fmt: skip
     return t("section {name} of plugin {id}", name=part.name, id=part.plugin)
 
 
