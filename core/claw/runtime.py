@@ -77,7 +77,7 @@ _NAMES = {
     "claw.host.state": "PluginState require_plugins",
     "claw.host.worker": "ReusableTimeout check_and_run in_loop is_own_exit within",
     # Tool policy
-    "claw.policy.catalog": "PLUGINS_GROUP TOOL_GROUPS matches_pattern normalise_tool_name",
+    "claw.policy.catalog": "CORE_TOOLS PLUGINS_GROUP TOOL_GROUPS matches_pattern normalise_tool_name",
     "claw.policy.decision": "Judgement",
     "claw.policy.engine": "CLOSING_CHECKS OPENING_CHECKS judge_tools restricts",
     "claw.policy.explain": "Explanation explain_tool",

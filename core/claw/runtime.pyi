@@ -279,6 +279,7 @@ from claw.i18n import (
     LANGUAGES as LANGUAGES,
 )
 from claw.policy.catalog import (
+    CORE_TOOLS as CORE_TOOLS,
     PLUGINS_GROUP as PLUGINS_GROUP,
     TOOL_GROUPS as TOOL_GROUPS,
     matches_pattern as matches_pattern,

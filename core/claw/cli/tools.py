@@ -1,8 +1,7 @@
-"""``claw tools``: list and explain the tools of a run."""
+"""``claw tools explain``: whether a run has a tool, and why; ``list`` and ``call`` come from claw-admin."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import wraps
 from inspect import Parameter, signature
@@ -14,13 +13,12 @@ from pydantic import ConfigDict, Field
 from claw.agent.models import candidates
 from claw.agent.routing import LOCAL_SENDER
 from claw.app import App, load_setup, terminal_message
-from claw.cli.output import document, table
+from claw.cli.output import document
 from claw.cli.plugin_commands import AsJson
 from claw.config import Config
 from claw.config.values import Section
 from claw.contracts.messages import Address, Inbound, Sender
 from claw.i18n import t
-from claw.policy.catalog import CORE_TOOLS, normalise_tool_name
 from claw.policy.decision import Judgement
 from claw.policy.engine import resolve_tools
 from claw.policy.explain import Explanation, explain_tool
@@ -157,53 +155,26 @@ def model_of(found: Judgement) -> str:
     return f"{found.run.provider}/{found.run.model}"
 
 
-@app.command("list")
-@takes_scenario()
-def list_(
-    *,
-    scenario: Scenario,
-    all_: Annotated[bool, typer.Option("--all", help="Also the tools that this run does not have.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List the tools of a run, with what each costs in a request, in tokens."""
-    with _open_app() as host_app:
-        judged = judge_scenario(scenario, host_app.runtime)
-        names = _known_tools(host_app, judged) if all_ else judged.allowed_names
-        rows = [explain_tool(name, host_app.config, judged, host_app.host.plugin_states) for name in names]
-        _warn_of_absent_tools(host_app, judged)
-    if as_json:
-        tools = [explanation_data(row) for row in rows]
-        document("tools", {"run": run_data(judged), "tools": tools, "unknown": dict(judged.unknown)})
-        return
-    head = [t("tool"), t("plugin"), t("state"), t("tokens"), t("why")]
-    table(head, [_row(row) for row in rows], {t("available"): "green", t("not available"): "dim"})
-    others = len(judged.facts) - len(judged.positions)
-    if others and not all_:
-        more = t("{count:more is|more are} not available to this run: claw tools list --all", count=others)
-        typer.echo(more, err=True)
+@app.callback()
+def _group() -> None:
+    """Stay a group although it has one command."""
 
 
 @app.command("explain")
 @takes_scenario()
 def explain_(name: str, *, scenario: Scenario, as_json: AsJson = False) -> None:
     """Say whether a run has the tool NAME, what decides, and what to change. Exit code 0: it has; 1: it has not."""
-    with _open_app() as host_app:
+    host_app = App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True))
+    try:
         judged = judge_scenario(scenario, host_app.runtime)
         answer = explain_tool(name, host_app.config, judged, host_app.host.plugin_states)
+    finally:
+        asyncio.run(host_app.close())
     if as_json:
         document("tool", {"run": run_data(judged), **explanation_data(answer)})
     else:
         typer.echo("\n".join(explanation_lines(answer, judged)))
     raise typer.Exit(code=0 if answer.available else 1)
-
-
-@contextmanager
-def _open_app() -> Iterator[App]:
-    host_app = App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True))
-    try:
-        yield host_app
-    finally:
-        asyncio.run(host_app.close())
 
 
 def probe_message(asked: Scenario) -> Inbound:
@@ -213,40 +184,6 @@ def probe_message(asked: Scenario) -> Inbound:
     person = sender_of(asked) or Sender("")
     place = Address(asked.channel, asked.group or person.id, asked.account)
     return Inbound(place, "", person, chat_type="group" if asked.group else "direct", mentions_us=True)
-
-
-def _known_tools(host_app: App, judged: Judgement) -> Iterable[str]:
-    """Return every tool that is known by name: those in use, those of plugins out of use, then reserved
-    names."""
-    names = {normalise_tool_name(fact.name): fact.name for fact in judged.facts}
-    for plugin in host_app.host.plugin_states:
-        for line in plugin.found.manifest.tools if plugin.found.manifest else ():
-            names.setdefault(normalise_tool_name(line.name), line.name)
-    for name in CORE_TOOLS:
-        names.setdefault(name, name)
-    return names.values()
-
-
-def _warn_of_absent_tools(host_app: App, judged: Judgement) -> None:
-    """Warn of words in allow lists whose tool is not here. Words without a meaning were reported at the
-    start."""
-    installed = {normalise_tool_name(plugin.id) for plugin in host_app.host.plugin_states}
-    for layer in judged.layers:
-        for word in judged.unknown.get(layer.name, ()):
-            key = next(entry.key for entry in layer.opt_ins if entry.word == word)
-            if word in CORE_TOOLS:
-                text = "{key}: the core tool {word} is not available; claw tools explain {word} shows why"
-                line = t(text, key=key, word=word)
-            elif word in installed:
-                line = t("{key}: no tool of the plugin {word} is active", key=key, word=word)
-            else:
-                continue
-            typer.echo(f"claw: {line}", err=True)
-
-
-def _row(row: Explanation) -> list[str]:
-    state = t("available") if row.available else t("not available")
-    return [row.name, row.plugin, state, str(row.tokens) if row.tokens else "", row.why]
 
 
 def explanation_lines(answer: Explanation, judged: Judgement) -> Iterator[str]:

@@ -30,7 +30,8 @@ _COMMANDS = {
     "plugins uninstall": "plugin_manager.commands:uninstall",
     "plugins update": "plugin_manager.commands:update",
     "plugins verify": "plugin_manager.commands:verify",
-    "tools call": "policy.call:call",
+    "tools call": "policy.tools:call",
+    "tools list": "policy.tools:list_",
 }
 """Command → module and name of its function, or of its group (``app``); after it, a class of the command."""
 
