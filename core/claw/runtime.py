@@ -41,7 +41,7 @@ _NAMES = {
     "claw.config.paths": "AGENT_KEYS format_key split_key value_at values_at written_path",
     "claw.config.source": "CONFIG_FILE_NAMES ConfigSource find_config parse_config read_config",
     "claw.config.summary": (
-        "ANY_ENDPOINT FIRST_PARTY ConfigOutline install_hint outline_config package_of schema_violations"
+        "ANY_ENDPOINT FIRST_PARTY ConfigOutline install_hint outline_config schema_violations"
     ),
     "claw.config.values": "Duration Names Size origin_of section_default validation_error",
     # Contracts beyond those of ``claw``

@@ -132,7 +132,6 @@ from claw.config.summary import (
     ConfigOutline as ConfigOutline,
     install_hint as install_hint,
     outline_config as outline_config,
-    package_of as package_of,
     schema_violations as schema_violations,
 )
 from claw.config.values import (
