@@ -283,6 +283,7 @@ class Unspeakable(Exception):
         (KeyError("x"), "KeyError: 'x' (plugin acme)"),
         (ValueError(), "ValueError (plugin acme)"),
         (SystemExit(3), "SystemExit: 3 (plugin acme)"),
+        (KeyboardInterrupt("no"), "KeyboardInterrupt: no (plugin acme)"),
         (StopIteration(), "acme"),
         (Unspeakable(), "Unspeakable"),
         (ToolError("a brace { too many", x=1), "ToolError"),

@@ -58,6 +58,19 @@ def test_what_a_plugin_prints_does_not_stand_on_stdout(home):  # noqa: F811
     assert (code, out) == (0, "")
 
 
+def test_it_raises_a_low_limit_of_open_files(home):  # noqa: F811
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with Running(home) as running:
+            limits = Path(f"/proc/{running.process.pid}/limits").read_text()
+            running.end()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    [line] = [line for line in limits.splitlines() if line.startswith("Max open files")]
+    assert int(line.split()[3]) == min(8192, hard)
+
+
 def test_a_message_is_answered_and_the_channel_is_named_when_it_is_ready(home):  # noqa: F811
     home.with_channel()
     with Running(home) as running:

@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import json
 import logging
+import signal
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
@@ -189,13 +190,15 @@ def _resolve(future: "asyncio.Future[None]") -> None:
 
 def is_own_exit(why: BaseException) -> bool:
     """Return true if claw itself ends here, and not a plugin that raises such an exception: our own
-    cancellation, a stream that we close, the person's Ctrl-C (which arrives in the main thread only).
+    cancellation, a stream that we close, the person's Ctrl-C. That arrives in the main thread only, where a running
+    loop turns it into a cancellation (``asyncio.Runner``): a KeyboardInterrupt there is a plugin's.
     """
     if isinstance(why, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
     if isinstance(why, KeyboardInterrupt):
-        return threading.current_thread() is threading.main_thread()
+        is_main = threading.current_thread() is threading.main_thread()
+        return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     return isinstance(why, GeneratorExit)
 
 

@@ -25,6 +25,7 @@ from claw.runtime import (
 )
 
 from claw_gateway.process import status
+from claw_gateway.process.descriptors import raise_file_limit
 from claw_gateway.process.logs import FILE, LogHandler, RotatingLogFile, install_handler, level_number
 from claw_gateway.process.presence import take_gateway_lock
 from claw_gateway.process.reload import ConfigWatch, old_config_note, reread_config, safe_mode, save_last_good
@@ -109,6 +110,7 @@ class Gateway:
     def live(self) -> int:
         """Run the gateway from reading the home to the last log line; return the exit code."""
         self._signals.install()
+        raise_file_limit()
         before = self._board.begin()
         self._log_previous_run(before)
         state, error, code = status.BROKEN, "", 1
