@@ -60,7 +60,9 @@ _NAMES = {
     "claw.i18n": "LANGUAGES",
     # Plugins: found, declared, verified, isolated
     "claw.host.calls": "describe_cost run_filters",
-    "claw.host.discovery": "home_of open_state owners_in plugin_states providers_used use_configured_locale",
+    "claw.host.discovery": (
+        "home_of key_errors_in open_state owners_in plugin_states providers_used use_configured_locale"
+    ),
     "claw.host.health": "HUNG MAX_CRASHES LoadFailure PluginHealth files_digest",
     "claw.host.integrity": (
         "LOCK_FILE FileDamage dist_info_folders expected_hashes "

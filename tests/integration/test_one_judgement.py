@@ -3,6 +3,9 @@ status`` say the same of it.
 """
 
 import json
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,7 +49,18 @@ CASES = [
     ("agents: {list: [{id: a, sandbox: {mode: all}}]}", "agents.list[0].sandbox.mode", PROBLEM, "a sandbox"),
     ("sandbox: {mode: all, backend: docker}", "sandbox.mode", PROBLEM, "the sandbox docker"),
     ("cron: {jobs: [{id: a, schedule: '0 9 * * *'}]}", "cron", NOTE, "not built yet"),
+    ("channels: {http: {}}", "gateway.auth.token", PROBLEM, "the API refuses all requests"),
+    ("channels: {http: {dmPolicy: allowlist, allowFrom: []}}", "channels.http", PROBLEM, "no one may write there"),
+    ("channels: {telegram: {botToken: '1:a', mode: webhook}}", "channels.telegram.mode", PROBLEM, "webhooks need"),
+    ("channels: {telegram: {groups: {'-1': {allowFrom: []}}}}", "channels.telegram.groups.-1.allowFrom", NOTE, "no one"),
+    ("telegram: {groupAllowFrom: [], groups: {'-1': {}}}", "channels.telegram.groupAllowFrom", NOTE, "no one"),
     ("agents: {list: [{id: ../evil}]}", "agents.list[0].id", ERROR, "is a path"),
+    ("agents: {list: [{id: '..'}]}", "agents.list[0].id", ERROR, "is no name"),
+    ("owners: ['']", "owners[0]", ERROR, "is empty"),
+    ("workspace: .", "workspace", ERROR, "beside keys and conversations"),
+    ("agents: {list: [{id: a, workspace: agents/a}]}", "agents.list[0].workspace", ERROR, "beside keys"),
+    ("logging: {redactPatterns: ['fine', '(a+)+$']}", "logging.redactPatterns[1]", ERROR, "exponential time"),
+    ("logging: {redactPatterns: ['([a-z]+[0-9]?)*x$']}", "logging.redactPatterns[0]", ERROR, "exponential time"),
     ("channels: {acme: {enabled: 'yes'}}", "channels.acme.enabled", ERROR, "true or false"),
 ]  # fmt: skip
 
@@ -68,3 +82,72 @@ def test_validate_and_doctor_say_the_same(home: Path, text: str, key: str, sever
     assert said in f"{found['problem']}. {found['mend']}"
     assert found["grave"] is (severity != NOTE)
     assert checked.exit_code == 1 or severity == NOTE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "workspace: workspace-mine",
+        "logging: {redactPatterns: ['(?:\\w+\\.)+example\\.com', 'tok_[0-9a-f]{32}', '[A-Z]{3,}-\\d+']}",
+        "channels: {http: {}}\ngateway: {auth: {token: abcdefghijklmnop0123}}",
+        "tools: {allow: [read, group:fs], deny: [exec]}",
+        "providers: {openai: {baseUrl: 'localhost:11434/v1'}, local: {baseUrl: models.example.com}}",
+    ],
+)
+def test_a_sound_file_has_no_finding(home: Path, text: str) -> None:
+    configured(home, text)
+
+    judged = json.loads(claw("config", "validate", "--json").stdout)
+
+    assert judged["errors"] + judged["warnings"] == []
+
+
+def test_doctor_says_nothing_of_plugins_that_nobody_configured(home: Path) -> None:
+    checked = claw("doctor")
+
+    assert (checked.exit_code, checked.stdout.splitlines()) == (0, ["no problems found"])
+
+
+def test_channels_status_prints_the_findings_too(home: Path) -> None:
+    configured(home, "channels: {http: {}}\ntools: {allow: []}")
+
+    printed = claw("config", "validate").stderr.splitlines()
+
+    assert len(printed) == 2
+    assert claw("channels", "status").stderr.splitlines()[-2:] == printed
+
+
+def test_config_set_refuses_a_key_that_no_plugin_obeys(home: Path) -> None:
+    configured(home, "plugins: {entries: {gateway: {enabled: false}}}")
+
+    refused = claw("config", "set", "cron.jobs[]", "{id: a}")
+
+    assert refused.exit_code != 0
+    assert "it has no effect" in str(refused.exception)
+    assert "cron" not in (home / "config.yaml").read_text()
+
+
+def test_comments_in_a_json_file_are_named(home: Path) -> None:
+    (home / "config.json").write_text('{\n  // mine\n  "locale": "en"\n}')
+
+    refused = claw("config", "validate")
+
+    assert refused.exit_code == 3
+    assert "config.json:2" in refused.stderr and "JSON allows no comments" in refused.stderr
+
+
+def test_a_start_prints_the_findings_and_the_channel_that_failed(home: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        configured(home, f"channels: {{http: {{}}}}\ngateway: {{port: {port}}}\ntools: {{allow: []}}")
+        printed = claw("config", "validate").stderr.splitlines()
+        command = [sys.executable, "-m", "claw", "gateway"]
+        started = subprocess.run(
+            [*command, "start"], capture_output=True, text=True, check=False, timeout=120
+        )
+        subprocess.run([*command, "stop"], capture_output=True, check=False, timeout=60)
+
+    assert len(printed) == 2
+    assert set(printed) <= set(started.stderr.splitlines())
+    [failed] = [line for line in started.stderr.splitlines() if line.startswith("http: ")]
+    assert str(port) in failed

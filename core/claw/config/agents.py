@@ -146,6 +146,8 @@ Zone = Annotated[str, AfterValidator(_check_zone)]
 
 def _no_star(value: tuple[str, ...]) -> tuple[str, ...]:
     for index, person in enumerate(value):
+        if not person.strip():
+            raise validation_error("is empty", "Name each owner by id: channel:id", at=(index,))
         if "*" in person:
             problem = "{person} would make everyone an owner"
             raise validation_error(problem, "Name each owner by id: channel:id", at=(index,), person=person)
@@ -252,6 +254,8 @@ class AgentEntry(AgentSettings):
         if "/" in value or "\\" in value:
             name = normalise_agent_id(value)
             raise validation_error("{id} is a path", "Write a name such as {name}", id=value, name=name)
+        if not any(map(str.isalnum, value)):
+            raise validation_error("{id} is no name", "Write letters and digits", id=value)
         return value
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from os.path import normpath
 from pathlib import Path as FilePath
 from typing import Any, Protocol
 
@@ -35,6 +36,10 @@ class CheckedConfig(Protocol):
     def owned(self) -> Mapping[Path, Any]: ...
     @property
     def agent_ids(self) -> tuple[str, ...]: ...
+    @property
+    def file(self) -> str: ...
+    def agent(self, agent_id: str = "") -> Any: ...
+    def line(self, key: str) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,8 @@ def installed_names(found: Iterable[Any]) -> InstalledNames:
 
 def reference_errors(config: CheckedConfig) -> list[ConfigError]:
     """Return an error for each invalid reference inside the file; with any of them the file is refused."""
-    return [*_duplicate_agents(config), *_unknown_agents(config)]
+    errors = [*_duplicate_agents(config), *_unknown_agents(config)]
+    return errors or [*_workspaces_in_home(config)]
 
 
 def file_warnings(config: CheckedConfig) -> tuple[ConfigError, ...]:
@@ -124,6 +130,22 @@ def check_installed(config: CheckedConfig, known: InstalledNames) -> tuple[Confi
         *_unusable_addresses(config),
         *_missing_sandboxes(config, known),
     )
+
+
+def _workspaces_in_home(config: CheckedConfig) -> Iterator[ConfigError]:
+    """Yield an error for each workspace among claw's own files, where the tools of an agent would find keys."""
+    home = normpath(config.home)
+    for agent in map(config.agent, config.agent_ids):
+        folder = FilePath(normpath(agent.workspace))
+        within = folder.relative_to(home).parts if folder.is_relative_to(home) else ("workspace",)
+        if agent.has_configured_workspace and not (within and within[0].startswith("workspace")):
+            key = agent.key_of("workspace")
+            yield ConfigError(
+                key,
+                "{folder} is in claw's home, beside keys and conversations",
+                "Name a folder outside of {home}, or {home}/workspace-{id}",
+                file=config.file, line=config.line(key), folder=folder, home=home, id=agent.id,
+            )  # fmt: skip
 
 
 def _duplicate_agents(config: CheckedConfig) -> Iterator[ConfigError]:

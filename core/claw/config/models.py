@@ -1,6 +1,7 @@
 """Models of the whole config file, and the base classes for sections of providers."""
 
 import re
+from time import process_time
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -180,11 +181,25 @@ class PluginsSettings(Section):
 def _check_patterns(value: tuple[str, ...]) -> tuple[str, ...]:
     for index, pattern in enumerate(value):
         try:
-            re.compile(pattern)
+            backtracks = _backtracks(re.compile(pattern))
         except re.error as cause:
             problem = "is not a regular expression ({cause})"
             raise validation_error(problem, "Correct the pattern", at=(index,), cause=cause.msg) from cause
+        if backtracks:
+            problem = "takes exponential time on some texts: a repetition contains another one"
+            raise validation_error(problem, "Write it without nested repetitions such as (a+)+", at=(index,))
     return value
+
+
+def _backtracks(pattern: re.Pattern[str]) -> bool:
+    """Return true if the search of a short text that nearly matches takes long; the texts are made of its characters."""
+    for sample in {*pattern.pattern, "a", "0", " ", "-"}:
+        for length in range(14, 27, 2):  # each step costs an exponential pattern at least twice the time
+            began = process_time()
+            pattern.search(sample * length + "\0")
+            if process_time() - began > 0.02:
+                return True
+    return False
 
 
 class Logging(Section):

@@ -265,6 +265,8 @@ def _parse_json(text: str) -> tuple[Any, dict[KeyPath, int]]:
         return json.loads(text, parse_constant=_reject_constant), lines
     except json.JSONDecodeError as cause:
         problem, fix = "is not valid JSON ({cause})", "Correct the line; JSON allows no trailing comma"
+        if text[cause.pos : cause.pos + 2] in ("//", "/*"):
+            fix = "JSON allows no comments: delete them, or rename the file to config.yaml and write # before them"
         if cause.pos >= len(text.rstrip()) or cause.msg.startswith("Unterminated string"):
             problem, fix = "unexpected end of the file", "The file seems cut off: complete it"
         raise _ParseError(problem, fix, (cause.lineno, cause.colno), cause=cause.msg) from cause

@@ -24,10 +24,17 @@ from claw.config.summary import ConfigOutline, SchemaViolation, outline_config, 
 from claw.contracts.errors import ClawError, ConfigError, PluginError
 from claw.host.health import PluginHealth
 from claw.host.manifest import FILE_NAME, InstalledPlugin, Manifest, installed_plugins as scan_uncached
-from claw.host.state import PluginState, choose_default_model, decide_states, owned_models, with_failure
+from claw.host.state import (
+    PluginState,
+    choose_default_model,
+    config_key_errors,
+    decide_states,
+    owned_models,
+    with_failure,
+)
 
 if TYPE_CHECKING:
-    from claw.config.loader import OwnedModels, OwnersOf
+    from claw.config.loader import Config, OwnedModels, OwnersOf
     from claw.storage.database import Database
 
 
@@ -124,6 +131,11 @@ def owners_in(environ: Mapping[str, str]) -> "OwnersOf":
         return owned_models(states_of(found, read.tree, environ))
 
     return owners
+
+
+def key_errors_in(config: "Config", environ: Mapping[str, str]) -> list[ConfigError]:
+    """Return an error for each key of the file that no plugin of this home obeys (:func:`state.config_key_errors`)."""
+    return config_key_errors(config, states_of(installed_plugins(home_of(environ)), config.raw, environ))
 
 
 def _with_integrity(found: Sequence[InstalledPlugin], home: Path) -> Sequence[InstalledPlugin]:

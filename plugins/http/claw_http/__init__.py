@@ -13,7 +13,7 @@ from claw import hookimpl
 from claw_http import hookspecs as hookspecs
 
 if TYPE_CHECKING:
-    from claw import Channel, PluginConfig
+    from claw import Channel, Diagnostic, PluginConfig
 
 
 @hookimpl
@@ -23,3 +23,11 @@ def register_channels(config: "PluginConfig") -> "Iterable[Channel]":
 
     if settings := config.channel("http", HttpSettings):
         yield HttpChannel(config, settings)
+
+
+@hookimpl
+def register_diagnostics(config: "PluginConfig") -> "Iterable[Diagnostic]":
+    """Contribute the check of the token."""
+    from claw_http.diagnostics import HttpDiagnostic
+
+    return [HttpDiagnostic(config)]

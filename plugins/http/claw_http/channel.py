@@ -24,6 +24,7 @@ from claw import (
 )
 
 from claw_http.api import OpenAIApi
+from claw_http.diagnostics import token_findings
 from claw_http.front import HttpApp
 from claw_http.listener import Listener
 from claw_http.openai import Picture
@@ -90,14 +91,8 @@ class HttpChannel:
             await listener.stop()
 
     async def diagnose(self) -> Sequence[Finding]:
-        """Report if no caller of the API can authenticate; webhooks have secrets of their own."""
-        token = self._config.section("gateway", GatewaySettings).auth.token
-        if not self._settings.admits_callers or (token and not token.empty):
-            return []
-        fix = t("claw config set gateway.auth.token TOKEN (16 random characters or more)")
-        return [
-            Finding("gateway.auth.token", "credentials", t("is missing: the API refuses all requests"), fix)
-        ]
+        """Report if no caller of the API can authenticate."""
+        return token_findings(self._settings, self._config.section("gateway", GatewaySettings))
 
     async def send(self, outbound: Outbound) -> Receipt:
         """Pass the reply to the waiting request. If that is gone, the reply remains in the conversation only.

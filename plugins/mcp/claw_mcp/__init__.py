@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import PluginConfig, Tool
+    from claw import Diagnostic, PluginConfig, Tool
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +30,15 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
     for line in start.reach_new_servers(config, settings, fleet):
         _log.warning(line)
     return fleet.tools()
+
+
+@hookimpl
+def register_diagnostics(config: "PluginConfig") -> "Iterable[Diagnostic]":
+    """Contribute the check of the MCP SDK."""
+    from claw_mcp.settings import McpSettings
+    from claw_mcp.start import SdkDiagnostic
+
+    return [SdkDiagnostic(config.plugin(McpSettings))]
 
 
 @hookimpl

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from claw import ClawError, HttpClients, t
+from claw import ClawError, DiagnosticContext, Finding, HttpClients, t
 
 from claw_mcp.fleet import Fleet
 from claw_mcp.link import Unreachable
@@ -32,9 +32,8 @@ def reach_new_servers(config: "PluginConfig", settings: McpSettings, known: Flee
     :returns: what went wrong, a line each.
     """
     if find_spec("mcp") is None:
-        command = install_words(sys.executable, SDK)
         text = "mcp: the MCP SDK is not installed, so no tool of {names} can run; run: {command}"
-        return [t(text, names=", ".join(settings.servers), command=command)]
+        return [t(text, names=", ".join(settings.servers), command=install_words(sys.executable, SDK))]
     if not settings.first_connect_seconds or not (names := known.unreached()):
         return []
     failed = meet(config, settings, names, settings.first_connect_seconds)
@@ -85,3 +84,20 @@ def fixes(name: str, server: ServerSettings, why: ClawError) -> list[str]:
     except ClawError:
         return [again]
     return [*commands(path, server.args, why.said), again]
+
+
+class SdkDiagnostic:
+    """The diagnostic of this plugin: the SDK without which no server can be reached."""
+
+    name = "mcp"
+
+    def __init__(self, settings: McpSettings) -> None:
+        self._settings = settings
+
+    def check(self, context: DiagnosticContext) -> list[Finding]:
+        """Report that servers are configured and the SDK is not installed."""
+        if not self._settings.servers or find_spec("mcp") is not None:
+            return []
+        names = ", ".join(self._settings.servers)
+        problem = t("the MCP SDK is not installed, so no tool of {names} can run", names=names)
+        return [Finding("mcp", "sdk", problem, install_words(sys.executable, SDK))]

@@ -15,6 +15,7 @@ from claw.runtime import (
     ConfigSource,
     Lock,
     format_key,
+    key_errors_in,
     make_folder,
     no_owners,
     owners_in,
@@ -88,9 +89,13 @@ def _change(
             return False
         text = (_edit_json if path.suffix == ".json" else _edit_yaml)(old.text, place, value)
         own = owners or (owners_in(environ) if environ is not None else no_owners)
-        _validate(
-            old, text, place, value, lambda read: validate_source(read, path.parent, environ or {}, own)
-        )
+
+        def validate(read: ConfigSource) -> None:
+            config = validate_source(read, path.parent, environ or {}, own)
+            if environ is not None and (errors := key_errors_in(config, environ)):
+                raise errors[0]
+
+        _validate(old, text, place, value, validate)
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
         replace_file(path, text.encode(), mode)
         return True

@@ -5,10 +5,13 @@ import sqlite3
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from claw import Finding, t
 from claw.runtime import (
+    LOADED,
+    PluginState,
     RunFacts,
     Setup,
     config_findings,
@@ -49,7 +52,7 @@ def plugin_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Findin
     """Check the plugins together, and each one, without loading any."""
     wanted = outline_config(setup.config.raw)
     for state in setup.plugin_states:
-        yield from check_unloaded(state, wanted, environ)
+        yield from filter(partial(_is_asked_for, state), check_unloaded(state, wanted, environ))
     yield from name_conflicts(setup.found)
     yield from slot_conflicts(setup.plugin_states, setup.config.settings.plugins.slots.chosen())
     for conflict in judge_tools(setup.facts, (), RunFacts()).conflicts:
@@ -62,6 +65,14 @@ def plugin_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Findin
             )  # fmt: skip
             fix = t("update the plugin, or ask its author for a sound schema")
             yield Finding(fact.supplier, "schema", why, fix)
+
+
+def _is_asked_for(state: PluginState, finding: Finding) -> bool:
+    """Return false for notes about a plugin that nobody configured, and about variables in place of which the file may
+    have a key: the checks of models and channels know that."""
+    manifest = state.found.manifest
+    has_keys = finding.kind == "env" and manifest and (manifest.channels or manifest.providers)
+    return finding.grave or (state.state == LOADED and not has_keys)
 
 
 def permission_findings(home: Path) -> Iterator[Finding]:

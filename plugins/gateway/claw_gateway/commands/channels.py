@@ -41,7 +41,7 @@ def list_(as_json: AsJson = False) -> None:
 @app.command()
 def status(as_json: AsJson = False) -> None:
     """Show the states of the running gateway's channels; exit 1 when none runs, it hangs, or a channel has failed."""
-    from claw_gateway.commands.gateway import gateway_data, is_hung, status_line
+    from claw_gateway.commands.gateway import config_lines, gateway_data, is_hung, status_line
     from claw_gateway.process.status import read_status
 
     seen = read_status(home_of(os.environ))
@@ -56,6 +56,8 @@ def status(as_json: AsJson = False) -> None:
             table(*channel_table(channels, seen.now))
         elif seen.live_run:
             typer.echo(t("no channel listens"))
+        for line in config_lines():
+            typer.echo(line, err=True)
     wrong = seen.live_run is None or is_hung(seen) or any(one["state"] == "failed" for one in channels)
     raise typer.Exit(code=1 if wrong else 0)
 

@@ -1,6 +1,7 @@
 """``claw gateway``: run it, start and stop it in the background, show its status, install it as a service."""
 
 import os
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from claw_gateway.process.status import GatewayStatus
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The process that serves your channels.")
+SETTLE_SECONDS = 2.0
+"""Longest wait of ``claw gateway start`` for its channels to be up or to fail."""
 Safe = Annotated[
     bool | None,
     typer.Option(
@@ -155,16 +158,16 @@ def _start(safe: bool | None, as_json: bool) -> int:
 
 
 def _next_steps() -> list[str]:
-    """Return what a person may have to do once a gateway is ready: channels that cannot be served, admission
-    of people."""
+    """Return what a person may have to do once a gateway is ready: wrong settings, channels that cannot be served,
+    admission of people."""
     from claw.runtime import QUARANTINED, channel_key, load_setup
 
     from claw_gateway.process.run import no_channel_hint
-    from claw_gateway.process.status import read_status
 
-    setup, channels = load_setup(), gateway_data(read_status(home_of(os.environ)))["channels"]
+    setup, channels = load_setup(), _settled_channels()
     failed = [one for one in channels if one["state"] == "failed"]
-    lines = [f"{channel_key(one['channel'], one['account'])}: {one['detail']}" for one in failed]
+    lines = config_lines()
+    lines += [f"{channel_key(one['channel'], one['account'])}: {one['detail']}" for one in failed]
     served = dict.fromkeys(one["channel"] for one in channels if one["state"] != "failed")
     lines += [one.fault_line() for one in setup.plugin_states if one.state == QUARANTINED]
     sections = {name: setup.config.settings.channels.get(name) for name in served}
@@ -174,7 +177,28 @@ def _next_steps() -> list[str]:
     if pairing_only:
         hint = t("people who write there receive a code; claw pairing approve CODE admits them")
         lines.append(f"{', '.join(pairing_only)}: {hint}")
-    return lines or ([] if channels else [no_channel_hint(setup)])
+    return lines if channels else [*lines, no_channel_hint(setup)]
+
+
+def _settled_channels() -> list[dict[str, Any]]:
+    """Return the channels of the gateway that has just started, once each is up or failed, or after a short wait."""
+    from claw_gateway.process.status import read_status
+
+    until = SYSTEM_CLOCK.monotonic() + SETTLE_SECONDS
+    while True:
+        channels: list[dict[str, Any]] = gateway_data(read_status(home_of(os.environ)))["channels"]
+        if SYSTEM_CLOCK.monotonic() > until or not any(one["state"] == "starting" for one in channels):
+            return channels
+        time.sleep(0.05)
+
+
+def config_lines() -> list[str]:
+    """Return the errors and warnings about the config file, a line each, as ``claw config validate`` prints them."""
+    from claw.runtime import config_findings
+
+    errors, warnings = config_findings(home_of(os.environ), os.environ)
+    found = [(t("error"), one) for one in errors] + [(t("warning"), one) for one in warnings]
+    return [f"{kind}: {one}" for kind, one in found]
 
 
 def _stop(now: bool) -> tuple[int | None, str]:
