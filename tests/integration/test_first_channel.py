@@ -13,7 +13,7 @@ MISSING = {"telegram": "botToken", "discord": "token", "feishu": "appId"}
 def test_from_nothing_each_message_leads_to_the_next_one(tmp_path, name, key):
     machine = Machine(tmp_path)
 
-    begun = machine.claw("channels", "list").err
+    begun = machine.claw("channels", "list").out
     assert "claw config set channels.NAME.enabled true" in begun and name in begun
 
     on = machine.claw("config", "set", f"channels.{name}.enabled", "true")
