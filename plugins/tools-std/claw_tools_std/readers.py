@@ -147,6 +147,16 @@ def _paths(words: Sequence[str]) -> list[str]:
     return [path for path in found if path]
 
 
+def _is_there(workspace: Path, path: str) -> bool:
+    """Return true if a word that is no file of the agent is a name on the disk all the same.
+
+    No link is followed: one over ``/proc/self`` leads the program elsewhere than claw.
+    """
+    whole = workspace / path
+    links = (place.is_symlink() for place in (whole, *whole.parents) if place.is_relative_to(workspace))
+    return any(links) or whole.exists()
+
+
 def _check_inside(program: str, path: str, context: ToolContext, folder: str) -> None:
     """Refuse a word that names something outside of the workspace, by ``..``, from the root, or through a
     link.
@@ -156,7 +166,7 @@ def _check_inside(program: str, path: str, context: ToolContext, folder: str) ->
         kind = context.files.stat(there).kind
     except ToolError:
         leads_out = path.startswith(("/", "~")) or ".." in path.split("/")
-        if leads_out or (Path(context.files.workspace) / there).exists():
+        if leads_out or _is_there(Path(context.files.workspace), there):
             raise ToolError(
                 "{program} may only look at files of this agent, and {path} is none",
                 program=program,

@@ -71,6 +71,18 @@ async def test_a_name_is_looked_for_where_the_command_runs(home) -> None:
     assert await home.ok("exec", command="python3 say.py", workdir="sub") == "hi\n"
 
 
+@pytest.mark.parametrize(
+    "command", ["cat LICENSE", "cat folder/secret", "cat sub/../LICENSE", "cat ./LICENSE"]
+)
+async def test_a_link_that_means_another_place_for_the_program_than_for_claw_is_refused(
+    command: str, home
+) -> None:
+    """``/proc/self`` is claw while the words are checked, and the program when it runs."""
+    (home.workspace / "LICENSE").symlink_to("/proc/self/cwd/../outside/secret")
+    (home.workspace / "folder").symlink_to("/proc/self/cwd/../outside")
+    assert "only look at files of this agent" in await home.refused("exec", command=command)
+
+
 def _skip_without(command: str) -> None:
     program = command.partition(" ")[0]
     if not shutil.which(program):
