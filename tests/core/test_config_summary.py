@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 from claw.config import load_config
 from claw.config.checks import check_installed, installed_names
 from claw.config.summary import schema_violations
 from claw.host.discovery import states_of
 from claw.host.manifest import InstalledPlugin, Manifest, ProviderDeclaration
+from core.source import ROOT
 from hypothesis import given, strategies as st
 
 SCHEMA = {
@@ -60,6 +62,22 @@ def test_a_value_that_may_be_of_several_types_and_is_of_none_hears_which() -> No
 def test_no_section_and_no_schema_breaks_it(value: object) -> None:
     list(schema_violations(value, SCHEMA))
     list(schema_violations({}, {"type": value, "properties": value}))
+
+
+SCHEMAS = [
+    schema
+    for path in sorted(ROOT.glob("plugins/*/*/claw-plugin.json"))
+    if (schema := json.loads(path.read_text()).get("configSchema"))
+]
+WORDS = ["x", "pairing", "*", "", True, 3, 2.5, None, [], ["a"], [1], {}, {"env": "X"}, {"a": {}}]
+
+
+@given(st.sampled_from(SCHEMAS), st.lists(st.tuples(st.integers(0, 99), st.sampled_from(WORDS)), max_size=3))
+def test_the_short_way_for_simple_schemas_accepts_what_jsonschema_accepts(schema, chosen) -> None:
+    keys = [*schema.get("properties", {}), "unknown"]
+    section = {keys[number % len(keys)]: value for number, value in chosen}
+    is_valid = jsonschema.Draft202012Validator(schema).is_valid(section)
+    assert (not [*schema_violations(section, schema)]) == is_valid
 
 
 def test_a_variable_is_filled_in_before_it_is_judged() -> None:

@@ -26,7 +26,7 @@ from claw_telegram.fake import FakeTelegram
 HEAVY = {
     "openai", "anthropic", "discord", "aiohttp", "websockets", "lark_oapi", "cryptography", "mcp", "rich", "ruamel",
     "claw_discord", "claw_feishu", "claw_mcp", "claw_anthropic", "claw_llm_bridge", "claw_tools_std",
-    "uvicorn", "click", "multiprocessing",
+    "uvicorn", "click", "multiprocessing", "jsonschema",
 }  # fmt: skip
 MODULES = 800  # [660]
 WAKES_PER_SECOND = 40  # [10: two looks a second at the channels and at the config file]
