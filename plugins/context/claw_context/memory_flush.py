@@ -67,6 +67,8 @@ def flush_function(turn: TurnView, shared: SharedState) -> FlushCall | None:
         return None
 
     async def flush(messages: Sequence[Message]) -> Usage | None:
+        if not any(isinstance(message, Assistant) for message in messages):
+            return None  # compaction takes nothing away from a conversation without an answer
         return await run_flush(messages, turn.model_call(), turn, shared)
 
     return flush

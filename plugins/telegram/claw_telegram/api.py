@@ -189,7 +189,7 @@ def _connection_error(method: str, why: "httpx2.HTTPError") -> DeliveryError:
     import httpx2
 
     before = isinstance(why, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
-    kind = type(why).__name__ + (f": {why}" if isinstance(why, httpx2.ConnectError) and str(why) else "")
+    kind = str(why) if isinstance(why, httpx2.ConnectError) and str(why) else type(why).__name__
     problem = t("Telegram cannot be reached") if before else t("the connection to Telegram broke")
     return DeliveryError(
         "{problem} ({kind}, {method})",

@@ -28,7 +28,7 @@ async def diagnose(account: "Account", api: "BotApi") -> list[Finding]:
             return [Finding(f"{account.key}.botToken", "credentials", problem, fix)]
         return [Finding("", "refused", why.problem)]
     except DeliveryError as why:
-        return [Finding("", "unreachable", why.problem, t("try again in a while"))]
+        return [Finding("", "unreachable", why.problem, t("check the network and channels.telegram.apiBase"))]
     found = []
     open_groups = [id for id, group in account.settings.groups.items() if not group.require_mention]
     if open_groups and not bot.hears_all:
