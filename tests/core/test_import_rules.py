@@ -314,7 +314,7 @@ BUDGETS = {
     "claw_budgets": 666,
     "claw_channel_sdk": 450,
     "claw_config_sdk": 194,
-    "claw_context": 1585,
+    "claw_context": 1589,
     "claw_discord": 2504,
     "claw_feishu": 4688,
     "claw_gateway": 4657,
