@@ -1,11 +1,13 @@
 """Packages that a plugin needs beside its own: the pip command that installs them, and whether they are as installed."""
 
 import shutil
+import site
 import subprocess
 import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from hashlib import sha256
+from importlib.machinery import PathFinder
 from importlib.metadata import Distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +21,10 @@ def pip_command(python: str = sys.executable) -> list[str]:
     In this order: its own pip, the pip of its base Python, the one bundled with Python, one that uv fetches.
     """
     aimed = ["--python", python]
-    if find_spec("pip"):
+    own = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    if PathFinder.find_spec(
+        "pip", own
+    ):  # not one that a plugin brought: its folder is on the path of claw alone
         return [sys.executable, "-P", "-m", "pip", *(aimed if python != sys.executable else [])]
     base = f"{sys.base_prefix}/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
     if _runs([base, "-P", "-m", "pip", "--version"]):
