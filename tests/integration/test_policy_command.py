@@ -174,7 +174,7 @@ def test_runs_that_change_alike_are_told_once(home: Path, tmp_path: Path) -> Non
     answer = claw("diff", "-", new)
 
     assert answer.exit_code == 1
-    assert answer.stdout.splitlines()[1].split("  ")[0] == "default, owner, terminal and 5 more"
+    assert answer.stdout.splitlines()[1].split("  ")[0] == "default, owner, terminal and 11 more"
     assert "exec (tools-std)" in answer.stdout and "ls (tools-std)" in answer.stdout
     assert claw("diff", new, new).stdout == ""
 

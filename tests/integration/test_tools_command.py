@@ -112,7 +112,7 @@ def test_words_that_name_nothing_are_told_on_stderr_and_absent_core_tools_too(ho
     configured(home, tools={"profile": "coding", "alsoAllow": ["sessions_send", "raed"]})
     told = claw("list").stderr
     assert "sessions_send is not available" in told
-    assert "there is no tool, plugin or group raed" in told and "did you mean read?" in told
+    assert "there is no tool, plugin or group raed" in told and "Did you mean read?" in told
 
 
 @pytest.mark.parametrize(("variable", "shown"), [("PWD", True), ("OLDPWD", True), ("DB_PWD", False)])
