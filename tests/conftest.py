@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def full(request: pytest.FixtureRequest) -> bool:
-    """Whether the large figures are to be run whole."""
+    """Return true if the large cases run in full."""
     return bool(request.config.getoption("--full"))
 
 

@@ -111,7 +111,7 @@ def _base_python() -> str:
 
 @cache
 def _third_party() -> tuple[Path, ...]:
-    """Return what stands in the site-packages of the running environment and is not ours."""
+    """Return the packages in the site-packages of the running environment that are not ours."""
     ours = {data["tool"]["flit"]["module"]["name"] for _, data in projects().values()} | {"pytest_claw"}
     distributions = {name.replace("-", "_") for name in projects()} | {"pytest_claw"}
     return tuple(

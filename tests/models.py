@@ -71,10 +71,10 @@ def asks(*messages: Message, tools: tuple[ToolSpec, ...] = (), **fields: Any) ->
 
 async def answer(model: Provider, request: Request | None = None) -> tuple[str, Assistant]:
     """The words that were streamed, and the whole answer."""
-    heard, last = [], None
+    events, last = [], None
     async for event in model.stream(request or asks()):
         if isinstance(event, TextDelta):
-            heard.append(event.text)
+            events.append(event.text)
         last = event
     assert isinstance(last, Finished)
-    return "".join(heard), last.message
+    return "".join(events), last.message

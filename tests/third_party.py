@@ -24,7 +24,7 @@ def register_tools(config):
 '''
 
 
-def brings(name: str, body: str = "return 'fine'", options: str = "") -> str:
+def plugin_code(name: str, body: str = "return 'fine'", options: str = "") -> str:
     """The code of a plugin with one tool."""
     return TOOL.format(name=name, body=body, options=options)
 
@@ -51,7 +51,7 @@ def installed(
 
 @dataclass(frozen=True)
 class Said:
-    """What a command left behind."""
+    """The result of a command."""
 
     code: int
     out: str

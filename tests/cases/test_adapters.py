@@ -68,7 +68,7 @@ def reachable() -> set[str]:
 
 
 def is_called(dotted: str) -> bool:
-    """Whether product code mentions the function, by a name that truly means it."""
+    """Return true if product code mentions the function by a name that refers to it."""
     home = inspect.getmodule(find(dotted))
     assert home is not None
     owner, _, name = dotted.partition(":")[2].rpartition(".")

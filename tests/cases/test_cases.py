@@ -2,7 +2,7 @@
 
 An adapter (``adapters/NAME.py``) translates names and calls the function that the product calls on that path. It has:
 ``FUNCTIONS``, the dotted names of those functions; ``check(case, tmp_path)``, which asserts (may be async); and may have
-``LATER``, row id → the issue that brings the row's part, and ``UNUSED``, field → the reason why it is not read.
+``LATER``, row id → the issue that implements the row's part, and ``UNUSED``, field → the reason why it is not read.
 ``later.py`` names the tables whose whole part is still to come.
 """
 

@@ -66,8 +66,8 @@ async def test_a_turn_goes_on_wherever_it_goes(road):
     assert sum(len(one.tool_calls) for one in past if isinstance(one, Assistant)) == 6
 
 
-async def test_a_call_that_nobody_answered_is_answered_for_before_the_next_service_hears_of_it():
-    """Claw died between call and result: the next model, of another maker, is told so."""
+async def test_a_call_that_nobody_answered_is_answered_for_before_the_next_service_is_notified():
+    """Claw died between call and result: the next model, of another maker, gets a notice."""
     begun = Assistant(
         (ToolCall("toolu_1", "ls", {}), ToolCall("toolu_2", "ls", {})), model="anthropic/claude-x"
     )

@@ -1,4 +1,4 @@
-"""What our provider plugins keep to beyond the suite for everybody (``test_kit.py``), whatever their protocol."""
+"""Requirements on our provider plugins beyond the public suite (``test_kit.py``), whatever their protocol."""
 
 import asyncio
 import subprocess
@@ -123,7 +123,7 @@ async def test_a_connection_that_breaks_early_is_no_answer(wire, sent):
     assert error.retryable
 
 
-async def test_an_endpoint_that_is_down_is_told_in_one_clear_line(wire):
+async def test_an_endpoint_that_is_down_is_reported_in_one_clear_line(wire):
     async with wire.service() as service:
         gone = service.url
     async with wire.model(gone) as model:
@@ -134,7 +134,7 @@ async def test_an_endpoint_that_is_down_is_told_in_one_clear_line(wire):
     assert "\n" not in str(error)
 
 
-async def test_a_web_page_is_told_as_a_wrong_address(wire):
+async def test_a_web_page_is_reported_as_a_wrong_address(wire):
     page = ServiceReply(body=b"<html><body>Welcome</body></html>", content_type="text/html")
     missing = ServiceReply(status=404, body=b"<html><body>Not here</body></html>", content_type="text/html")
     async with wire.service([page, missing]) as service, wire.model(service.url) as model:
@@ -263,7 +263,7 @@ async def test_keys_come_from_profiles_in_their_order_else_from_the_environment(
     assert keys({}, {}) == []
 
 
-async def test_a_key_that_cannot_be_read_is_told_with_its_place(wire):
+async def test_a_key_that_cannot_be_read_is_reported_with_its_place(wire):
     model = registered(wire.plugin, {"providers": {wire.plugin: {"apiKey": "${NOT_SET}"}}}, HttpClients())[
         wire.plugin
     ]

@@ -1,4 +1,4 @@
-"""What a streamed call costs is not far from what a bare client pays: counted, so that no busy machine matters.
+"""Cost of a streamed call compared with a bare client, in counts that do not depend on the load of the machine.
 
 The times are in ``bench`` (``streams.py``): CPU of our call beside that of a bare client.
 """
@@ -66,9 +66,9 @@ def wordy(words: int) -> ServiceReply:
 
 
 async def calls_of(wire: str, words: int) -> int:
-    """How many calls of our functions an answer of so many words takes."""
+    """Count the calls of our functions for an answer of this many words."""
     service, plugin, section = WIRES[wire]
-    called, heard = 0, 0
+    called, received = 0, 0
 
     def count() -> None:
         nonlocal called
@@ -82,9 +82,9 @@ async def calls_of(wire: str, words: int) -> int:
             pass
         with counting(count):
             async for event in model.stream(asks()):
-                heard += isinstance(event, TextDelta)
+                received += isinstance(event, TextDelta)
         assert isinstance(event, Finished)
-    assert heard >= words
+    assert received >= words
     return called
 
 

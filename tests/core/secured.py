@@ -1,4 +1,4 @@
-"""A service with TLS on this machine, and certificates for it: made anew, signed by an authority of the test's own."""
+"""A service with TLS on this machine, and its certificates, signed by an authority that the test creates."""
 
 import asyncio
 import datetime

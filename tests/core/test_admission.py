@@ -28,7 +28,7 @@ def test_a_sender_without_an_id_or_called_star_is_nobody() -> None:
     assert not any(is_owner("telegram", Sender(name), owners) for name in ("", " ", "*", "a"))
 
 
-def test_a_hashed_owner_differs_by_secret_and_tells_no_id() -> None:
+def test_a_hashed_owner_differs_by_secret_and_reveals_no_id() -> None:
     hashes = {owner_hash("telegram:42"), owner_hash("telegram:42", "a"), owner_hash("telegram:43")}
     assert len(hashes) == 3 and all(
         len(value) == 12 and set(value) <= set("0123456789abcdef") for value in hashes

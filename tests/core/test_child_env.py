@@ -1,4 +1,4 @@
-"""What a child process sees of our environment."""
+"""Environment of a child process."""
 
 from claw.security.child_env import child_environment
 

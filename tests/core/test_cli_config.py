@@ -51,19 +51,19 @@ def test_set_get_and_unset_a_key(claw: Claw, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "stands"),
+    ("key", "value", "stored"),
     [
         ("gateway.auth.token", "-7x--h_Vh", "-7x--h_Vh"),
         ("gateway.auth.token", "--json", "--json"),
         ("channels.telegram.allowFrom[]", "-100123", ["-100123"]),
     ],
 )
-def test_a_value_may_begin_with_a_dash(claw: Claw, home: Path, key: str, value: str, stands: object) -> None:
+def test_a_value_may_begin_with_a_dash(claw: Claw, home: Path, key: str, value: str, stored: object) -> None:
     done = claw("config", "set", key, value)
 
     assert (done.returncode, "unknown option" in done.stderr) == (0, False), done.stderr
     written = source.read_config(home / "config.yaml").tree
-    assert get_value(written, key.removesuffix("[]")) == stands
+    assert get_value(written, key.removesuffix("[]")) == stored
     assert "Usage:" in claw("config", "set", key, "--help").stdout
     assert claw("config", "set", "--jsn", "x").returncode == 2
 
@@ -114,7 +114,7 @@ def test_a_key_whose_plugin_is_switched_off_is_an_error_for_every_command_that_j
     assert claw("plugins", "list").returncode == 0
 
 
-def test_validate_tells_every_error_and_exits_with_3(claw: Claw, home: Path) -> None:
+def test_validate_reports_every_error_and_exits_with_3(claw: Claw, home: Path) -> None:
     assert claw("config", "validate").returncode == 0
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text("gateway: {port: x}\ntools: {profile: y}\n", encoding="utf-8")

@@ -162,7 +162,9 @@ class TestLayout:
         known |= {key.removeprefix("agents.") for each in manifests for key in each.config_keys}
         assert known >= AGENT_KEYS
 
-    def test_a_channel_at_the_top_is_read_below_channels_and_told_as_written(self, tmp_path: Path) -> None:
+    def test_a_channel_at_the_top_is_read_below_channels_and_reported_as_written(
+        self, tmp_path: Path
+    ) -> None:
         config = given_file(
             tmp_path, "telegram:\n  groups:\n  - chatId: '-100'\n    tools: {allow: [read, write]}\n"
         )
@@ -172,7 +174,7 @@ class TestLayout:
         error = refusal(tmp_path, "telegram:\n  dmPolicy: everyone\n")
         assert (error.key, error.line) == ("telegram.dmPolicy", 2)
 
-    def test_a_key_of_the_defaults_at_the_top_is_told_as_written(self, tmp_path: Path) -> None:
+    def test_a_key_of_the_defaults_at_the_top_is_reported_as_written(self, tmp_path: Path) -> None:
         config = given_file(
             tmp_path, "subagents: {maxSpawnDepth: 3}\nsandbox: {mode: all, tools: {deny: [gateway]}}\n"
         )
@@ -180,7 +182,7 @@ class TestLayout:
         assert config.agent().key_of("sandbox") == "sandbox"
         assert refusal(tmp_path, "sandbox:\n  mod: all\n").key == "sandbox.mod"
 
-    def test_a_key_that_stands_in_both_places_is_refused(self, tmp_path: Path) -> None:
+    def test_a_key_in_both_places_is_refused(self, tmp_path: Path) -> None:
         assert (
             refusal(tmp_path, "heartbeat: {every: 1h}\nagents: {defaults: {heartbeat: {every: 2h}}}\n").key
             == "heartbeat"
@@ -218,7 +220,7 @@ class TestLayout:
             == size
         )
 
-    def test_only_a_star_may_stand_without_its_list(self, tmp_path: Path) -> None:
+    def test_only_a_star_may_be_without_its_list(self, tmp_path: Path) -> None:
         assert given_file(tmp_path, "tools: {allow: '*'}\n").settings.tools.allow == ("*",)
         error = refusal(tmp_path, "tools: {allow: read}\n")
         assert "[read]" in str(error)
@@ -266,7 +268,7 @@ class TestSecrets:
             given_file(tmp_path, f"providers: {{a: {{{key}: {{x: '${{KEY}}'}}}}}}\n", {"KEY": "sesame"})
         assert "sesame" not in str(caught.value)
 
-    def test_a_word_from_a_variable_is_told_as_it_was_written(self, tmp_path: Path) -> None:
+    def test_a_word_from_a_variable_is_reported_as_it_was_written(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"\$\{KEY\} is not a known value here") as caught:
             given_file(tmp_path, "tools: {profile: '${KEY}'}\n", {"KEY": "sesame"})
         assert "sesame" not in str(caught.value)
@@ -278,7 +280,7 @@ class TestSecrets:
 
 
 class TestErrors:
-    def test_all_errors_are_told_at_once_in_the_order_of_the_file(self, tmp_path: Path) -> None:
+    def test_all_errors_are_reported_at_once_in_the_order_of_the_file(self, tmp_path: Path) -> None:
         error = refusal(
             tmp_path, "gateway:\n  port: x\nagents:\n  list:\n  - id: a\n    toolz: {}\n  - name: B\n"
         )
@@ -328,15 +330,15 @@ class TestErrors:
         from claw.config import validate_source
         from claw.config.source import ConfigSource
 
-        told = ""
+        message = ""
         try:
             read = ConfigSource(Path("config.json"), "", {key: value})
             validate_source(read, Path("home"), {}, owners_in({"CLAW_HOME": "home"}))
         except ConfigError as refused:
-            told = str(refused)
-        assert key in told or not told
-        assert "pydantic" not in told
-        assert "Input should" not in told
+            message = str(refused)
+        assert key in message or not message
+        assert "pydantic" not in message
+        assert "Input should" not in message
 
 
 class TestChecks:
@@ -403,8 +405,8 @@ class TestPlugins:
             "{work: {token: b}, slow: {poll_seconds: 9}, gone: {enabled: false}}}\n"
         )
         seen = self.view(given_file(tmp_path, text)).accounts("telegram", self.Channel, "token")
-        told = {name: (one.token.reveal(), one.poll_seconds) for name, one in seen.items()}
-        assert told == {"default": ("a", 3), "work": ("b", 3), "slow": ("a", 9)}
+        values = {name: (one.token.reveal(), one.poll_seconds) for name, one in seen.items()}
+        assert values == {"default": ("a", 3), "work": ("b", 3), "slow": ("a", 9)}
 
     def test_a_section_without_credentials_of_its_own_only_shares_its_keys(self, tmp_path: Path) -> None:
         text = "demo: {region: us, accounts: {work: {token: b}}}\n"
@@ -461,7 +463,7 @@ class TestPlugins:
 
 
 class TestOutline:
-    def test_it_tells_what_the_file_could_need_without_judging_it(self) -> None:
+    def test_it_reports_what_the_file_could_need_without_judging_it(self) -> None:
         wanted = outline_config(
             {
                 "plugins": {"allow": ["a"], "entries": {"a": {"enabled": False}, "b": 3}},

@@ -1,4 +1,4 @@
-"""The file as a plain tree: what YAML and JSON are taken, and where each key stands."""
+"""The file as a plain tree: the accepted YAML and JSON, and the line of each key."""
 
 import json
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_a_word_without_quotes_means_what_yaml_1_2_says(written: str, meant: obj
         ("? [a]\n: 1\n", 1, "key must be a string"),
     ],
 )
-def test_bad_yaml_is_told_with_its_line(text: str, line: int, word: str) -> None:
+def test_bad_yaml_is_reported_with_its_line(text: str, line: int, word: str) -> None:
     error = refusal(text)
     assert error.line == line
     assert word in str(error)
@@ -94,7 +94,7 @@ def test_bad_yaml_is_told_with_its_line(text: str, line: int, word: str) -> None
         ("a: 1", 1, "JSON"),
     ],
 )
-def test_bad_json_is_told_with_its_line(text: str, line: int | None, word: str) -> None:
+def test_bad_json_is_reported_with_its_line(text: str, line: int | None, word: str) -> None:
     error = refusal(text, json_only=True)
     assert error.line == line
     assert word in str(error)
@@ -132,7 +132,7 @@ def test_one_home_has_one_file(tmp_path: Path) -> None:
         (lambda path: path.write_bytes(b"#" * (source.MAX_BYTES + 1)), "larger"),
     ],
 )
-def test_a_file_that_is_none_is_told_by_name(tmp_path: Path, make: object, word: str) -> None:
+def test_a_file_that_is_none_is_reported_by_name(tmp_path: Path, make: object, word: str) -> None:
     path = tmp_path / "config.yaml"
     make(path)  # type: ignore[operator]
     with pytest.raises(ConfigError, match=word) as caught:

@@ -44,7 +44,7 @@ def test_each_kind_of_wrong_names_its_key(section: object, path: tuple[str, ...]
     assert found_wrong(section) == [(path, problem)]
 
 
-def test_a_value_that_may_be_of_several_types_and_is_of_none_hears_which() -> None:
+def test_a_value_that_may_be_of_several_types_and_is_of_none_is_reported_with_them() -> None:
     secret = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/from"}, {"type": "null"}]}
     schema = {"properties": {"token": secret}, "$defs": {"from": {"type": "object", "required": ["env"]}}}
     [one] = schema_violations({"token": 123}, schema)

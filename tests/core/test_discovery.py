@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from claw.host.discovery import FILE, installed_plugins
-from claw.host.manifest import installed_plugins as scan_anew
+from claw.host.manifest import installed_plugins as scan_again
 from hypothesis import given, settings, strategies as st
 from third_party import installed
 
@@ -77,7 +77,7 @@ def indexed(home: Path) -> Path:
     return home.joinpath(*FILE)
 
 
-def test_the_index_tells_the_same_as_a_whole_scan(home, place):
+def test_the_index_reports_the_same_as_a_whole_scan(home, place):
     installed(place, "broken", "", {"toolz": []})
     older(place)
     first = installed_plugins(home)
@@ -89,7 +89,7 @@ def test_the_index_tells_the_same_as_a_whole_scan(home, place):
     assert [(one.id, one.manifest, one.folder) for one in again] == [
         (one.id, one.manifest, one.folder) for one in first
     ]
-    assert str(again[1].fault) == str(first[1].fault) == str(scan_anew()[1].fault)
+    assert str(again[1].fault) == str(first[1].fault) == str(scan_again()[1].fault)
 
 
 def test_while_it_holds_nothing_but_the_index_is_read(home, place):
@@ -176,12 +176,12 @@ def test_a_home_that_cannot_be_written_only_has_no_index(home, place):
     junk=st.binary(max_size=200)
     | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda x: json.dumps(x).encode())
 )
-def test_whatever_stands_in_the_index_the_list_is_right(junk, tmp_path_factory):
+def test_whatever_is_in_the_index_the_list_is_right(junk, tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     indexed(home).parent.mkdir()
     indexed(home).write_bytes(junk)
 
-    assert installed_plugins(home) == scan_anew()
+    assert installed_plugins(home) == scan_again()
 
 
 def test_the_index_of_another_python_or_claw_does_not_count(home, place):
@@ -205,7 +205,7 @@ def sizes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, str]]
 
 
 def run(environ: dict[str, str], *words: str) -> tuple[str, list[str], list[str]]:
-    """What a command says, the modules it has loaded at its end, and the files that it opened."""
+    """Return the output of a command, the modules loaded at its end, and the files that it opened."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", ENDS, *words],
         env=environ,
@@ -214,8 +214,8 @@ def run(environ: dict[str, str], *words: str) -> tuple[str, list[str], list[str]
         timeout=120,
         check=True,
     )
-    told: list[Any] = json.loads(done.stderr.splitlines()[-1])
-    return done.stdout, told[0], told[1]
+    printed: list[Any] = json.loads(done.stderr.splitlines()[-1])
+    return done.stdout, printed[0], printed[1]
 
 
 def warm(environ: dict[str, str], *words: str) -> tuple[str, list[str], list[str]]:
@@ -229,9 +229,9 @@ def warm(environ: dict[str, str], *words: str) -> tuple[str, list[str], list[str
         if not index.exists():
             run(environ, "plugins", "list")  # a completion reads the index and never writes it
         before = index.exists() and index.stat().st_mtime_ns
-        told = run(environ, *words)
+        printed = run(environ, *words)
         if before and before == index.stat().st_mtime_ns:
-            return told
+            return printed
         time.sleep(2.1)
     pytest.fail("this environment does not stand still")
 

@@ -34,8 +34,8 @@ OWNER = RunFacts(
 
 
 @dataclass(frozen=True)
-class Brought:
-    """A tool as a plugin brings it."""
+class RegisteredTool:
+    """A tool as a plugin registers it."""
 
     name: str
     plugin: str
@@ -45,11 +45,11 @@ class Brought:
     parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object"})
 
 
-BROUGHT = (
-    *(Brought(name, plugin) for name, plugin in CORE_TOOLS.items() if plugin),
-    Brought("acme_status", "acme"),
-    Brought("acme_reset", "acme", optional=True),
-    Brought("weather", "sky"),
+REGISTERED = (
+    *(RegisteredTool(name, plugin) for name, plugin in CORE_TOOLS.items() if plugin),
+    RegisteredTool("acme_status", "acme"),
+    RegisteredTool("acme_reset", "acme", optional=True),
+    RegisteredTool("weather", "sky"),
 )
 
 
@@ -61,18 +61,18 @@ def write(home: Path, tree: dict[str, Any]) -> Path:
 
 
 def ask(
-    home: Path, tool: str, run: RunFacts = OWNER, brought: tuple[Brought, ...] = BROUGHT, fallbacks: tuple[str, ...] = (),
-    lacking: str = "",
+    home: Path, tool: str, run: RunFacts = OWNER, registered: tuple[RegisteredTool, ...] = REGISTERED,
+    fallbacks: tuple[str, ...] = (), lacking: str = "",
 ) -> tuple[Explanation, Judgement, Config]:  # fmt: skip
     config = load_config(home, {})
     suppliers = config.settings.tools.suppliers
-    facts = [tool_fact(one, one.plugin, suppliers, lacks=_lacks(one, config, lacking)) for one in brought]
+    facts = [tool_fact(one, one.plugin, suppliers, lacks=_lacks(one, config, lacking)) for one in registered]
     facts.sort(key=lambda fact: fact.plugin is not None)
     judged = resolve_tools(config, owned(run, config), facts, fallbacks)
     return explain_tool(tool, config, judged), judged, config
 
 
-def _lacks(tool: Brought, config: Config, lacking: str) -> str:
+def _lacks(tool: RegisteredTool, config: Config, lacking: str) -> str:
     """``weather`` needs a place; it looks for it in its own section."""
     entry = config.settings.plugins.entries.get("sky")
     return lacking if lacking and tool.name == "weather" and not (entry and entry.config) else ""
@@ -224,27 +224,27 @@ def test_the_cases_leave_no_stage_out() -> None:
 
 
 @pytest.mark.parametrize(("stage", "tool", "tree", "changes"), CASES)
-def test_reasons_are_told_in_chinese_too(
+def test_reasons_are_reported_in_chinese_too(
     stage: str, tool: str, tree: dict[str, Any], changes: dict[str, Any], tmp_path: Path
 ) -> None:
     write(tmp_path, tree)
     i18n.use_language("zh")
     try:
         answer, _, _ = ask(tmp_path, tool, replace(OWNER, **changes))
-        told = [
+        texts = [
             answer.why,
             *([answer.fix] if answer.fix else []),
             *(step.note for step in answer.steps if step.note),
         ]
     finally:
         i18n.use_language("en")
-    assert all(re.search("[\u4e00-\u9fff]", text) for text in told), told
+    assert all(re.search("[\u4e00-\u9fff]", text) for text in texts), texts
 
 
-def test_a_tool_that_does_not_fit_the_channel_is_told_so(tmp_path: Path) -> None:
+def test_a_tool_that_does_not_fit_the_channel_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path, {"tools": {"suppliers": {"tts": "acme"}}})
     answer, _, _ = ask(
-        path.parent, "tts", replace(OWNER, channel="voice"), (*BROUGHT, Brought("tts", "acme"))
+        path.parent, "tts", replace(OWNER, channel="voice"), (*REGISTERED, RegisteredTool("tts", "acme"))
     )
     assert answer.stage == "channel-fit"
     assert answer.edits == ()
@@ -260,7 +260,7 @@ def test_a_missing_setting_is_named_and_setting_it_lets_the_tool_through(tmp_pat
     assert ask(tmp_path, "weather", lacking=key)[0].available
 
 
-def test_where_no_single_edit_can_help_the_two_that_do_are_told(tmp_path: Path) -> None:
+def test_where_no_single_edit_can_help_the_two_that_do_are_reported(tmp_path: Path) -> None:
     path = write(tmp_path, {"tools": {"allow": ["read"], "deny": ["exec"]}})
     answer, _, _ = ask(tmp_path, "exec")
     assert [edit.command for edit in answer.edits] == [
@@ -271,7 +271,7 @@ def test_where_no_single_edit_can_help_the_two_that_do_are_told(tmp_path: Path) 
     assert ask(tmp_path, "exec")[0].available
 
 
-def test_the_deciding_rule_is_told_with_its_key_index_id_and_line(tmp_path: Path) -> None:
+def test_the_deciding_rule_is_reported_with_its_key_index_id_and_line(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(
         "agents:\n  list:\n    - id: coder\n      tools:\n        deny:\n          - grep\n          - exec\n"
     )
@@ -281,14 +281,14 @@ def test_the_deciding_rule_is_told_with_its_key_index_id_and_line(tmp_path: Path
     assert answer.why == "agents.list[0].tools.deny (coder) denies it (exec)"
 
 
-def test_every_gate_and_layer_is_told_in_order_in_or_out(tmp_path: Path) -> None:
+def test_every_gate_and_layer_is_reported_in_order_in_or_out(tmp_path: Path) -> None:
     write(tmp_path, {"tools": {"profile": "minimal", "deny": ["exec"]}})
     answer, _, _ = ask(tmp_path, "exec")
     assert tuple(step.stage for step in answer.steps) == STAGES[:-1]
     assert [step.stage for step in answer.steps if not step.passes] == ["profile", "global"]
 
 
-def test_an_available_tool_is_told_as_such_with_all_its_steps_in(tmp_path: Path) -> None:
+def test_an_available_tool_is_reported_as_such_with_all_its_steps_in(tmp_path: Path) -> None:
     write(tmp_path, {"tools": {"allow": ["acme", "read"]}})
     answer, _, _ = ask(tmp_path, "acme_reset")
     assert answer.available and not answer.edits and not answer.stage
@@ -304,7 +304,7 @@ def test_an_alias_is_the_tool_it_stands_for(tmp_path: Path) -> None:
 def test_a_fallback_that_would_not_have_the_tool_is_named_and_its_edit_helps(tmp_path: Path) -> None:
     path = write(tmp_path, {"tools": {"byProvider": {"openai": {"deny": ["exec"]}}}})
     answer, _, _ = ask(tmp_path, "exec", fallbacks=("openai/gpt-4o",))
-    assert answer.spare == "openai/gpt-4o"
+    assert answer.fallback == "openai/gpt-4o"
     assert answer.why.endswith("because of fallback openai/gpt-4o")
     carry_out(answer.edits, path)
     assert ask(tmp_path, "exec", fallbacks=("openai/gpt-4o",))[0].available
@@ -313,45 +313,47 @@ def test_a_fallback_that_would_not_have_the_tool_is_named_and_its_edit_helps(tmp
 class TestNames:
     def test_a_reserved_name_can_be_handed_over(self, tmp_path: Path) -> None:
         path = write(tmp_path, {})
-        brought = (Brought("browser", "acme"),)
-        answer, _, _ = ask(tmp_path, "browser", brought=brought)
+        registered = (RegisteredTool("browser", "acme"),)
+        answer, _, _ = ask(tmp_path, "browser", registered=registered)
         assert answer.stage == "name"
         assert [edit.command for edit in answer.edits] == ["claw config set tools.suppliers.browser acme"]
         carry_out(answer.edits, path)
-        after, _, _ = ask(tmp_path, "browser", brought=brought)
+        after, _, _ = ask(tmp_path, "browser", registered=registered)
         assert after.available and after.core
 
-    def test_a_core_tool_is_told_with_whoever_wanted_its_name_and_can_be_handed_over(
+    def test_a_core_tool_is_reported_with_whoever_wanted_its_name_and_can_be_handed_over(
         self, tmp_path: Path
     ) -> None:
         path = write(tmp_path, {})
-        brought = (Brought("read", "tools-std"), Brought("read", "acme"))
-        answer, _, _ = ask(tmp_path, "read", brought=brought)
+        registered = (RegisteredTool("read", "tools-std"), RegisteredTool("read", "acme"))
+        answer, _, _ = ask(tmp_path, "read", registered=registered)
         assert answer.available and answer.plugin == "tools-std"
         (_, edits), = answer.rivals  # fmt: skip
         carry_out(edits, path)
-        after, _, _ = ask(tmp_path, "read", brought=brought)
+        after, _, _ = ask(tmp_path, "read", registered=registered)
         assert after.available and after.plugin == "acme"
 
     def test_of_two_plugins_the_first_has_the_name_until_it_is_handed_over(self, tmp_path: Path) -> None:
         path = write(tmp_path, {})
-        brought = (Brought("search", "p1"), Brought("search", "p2"))
-        answer, _, _ = ask(tmp_path, "search", brought=brought)
+        registered = (RegisteredTool("search", "p1"), RegisteredTool("search", "p2"))
+        answer, _, _ = ask(tmp_path, "search", registered=registered)
         assert answer.plugin == "p1"
         carry_out(answer.rivals[0][1], path)
-        assert ask(tmp_path, "search", brought=brought)[0].plugin == "p2"
+        assert ask(tmp_path, "search", registered=registered)[0].plugin == "p2"
 
-    def test_a_plugin_called_like_a_core_tool_brings_nothing(self, tmp_path: Path) -> None:
+    def test_a_plugin_called_like_a_core_tool_provides_nothing(self, tmp_path: Path) -> None:
         write(tmp_path, {})
         answer, _, _ = ask(
-            tmp_path, "exec_more", brought=(Brought("exec", "tools-std"), Brought("exec_more", "Bash"))
+            tmp_path,
+            "exec_more",
+            registered=(RegisteredTool("exec", "tools-std"), RegisteredTool("exec_more", "Bash")),
         )
         assert answer.stage == "name" and not answer.edits
         assert "plugin id" in answer.fix
 
 
 class TestBeyondPolicy:
-    """Causes that policy never sees, because nobody brought the tool."""
+    """Causes that policy never sees, because no plugin registered the tool."""
 
     @staticmethod
     def standing(state: str, plugin: str = "acme", **more: Any) -> PluginState:
@@ -387,7 +389,7 @@ class TestBeyondPolicy:
         carry_out(answer.edits, path)
         assert load_config(tmp_path, {}).settings.plugins.allow == ("x", "acme")
 
-    def test_quarantined_is_told_with_stage_cause_and_mend(self, tmp_path: Path) -> None:
+    def test_quarantined_is_reported_with_stage_cause_and_fix(self, tmp_path: Path) -> None:
         write(tmp_path, {})
         set_aside = self.standing(
             "quarantined", stage="import", why="ValueError: boom", fix="update claw-acme"
@@ -403,7 +405,7 @@ class TestBeyondPolicy:
         )
         assert (answer.stage, answer.fix) == ("incompatible", "get another")
 
-    def test_installed_and_loaded_but_it_does_not_bring_it(self, tmp_path: Path) -> None:
+    def test_installed_and_loaded_but_it_does_not_provide_it(self, tmp_path: Path) -> None:
         write(tmp_path, {})
         assert self.ask(tmp_path, "acme_status", self.standing("loaded")).stage == "not-brought"
 

@@ -19,13 +19,13 @@ NOON = Clock(now=lambda: 1_772_366_400.0)  # 2026-03-01T12:00:00Z
 
 def full_after(bytes_left: int) -> Callable[[int, bytes], int]:
     """A disk with so much space: it writes what fits, then refuses."""
-    room = [bytes_left]
+    bytes_free = [bytes_left]
 
     def write(fd: int, data: bytes) -> int:
-        if not room[0]:
+        if not bytes_free[0]:
             raise OSError(errno.ENOSPC, "No space left on device")
-        written = os.write(fd, data[: room[0]])
-        room[0] -= written
+        written = os.write(fd, data[: bytes_free[0]])
+        bytes_free[0] -= written
         return written
 
     return write
@@ -59,13 +59,13 @@ def test_an_append_that_the_disk_takes_in_pieces_is_whole(log):
     assert path.read_bytes() == b"in small pieces\n"
 
 
-@pytest.mark.parametrize("room", [0, 1, 5])
-def test_an_append_on_a_full_disk_leaves_nothing_of_itself(log, room):
+@pytest.mark.parametrize("bytes_free", [0, 1, 5])
+def test_an_append_on_a_full_disk_leaves_nothing_of_itself(log, bytes_free):
     path, fd = log
     append(fd, b"before\n")
 
     with pytest.raises(OSError, match="No space"):
-        Disk(write=full_after(room)).append(fd, b"too much\n")
+        Disk(write=full_after(bytes_free)).append(fd, b"too much\n")
 
     assert path.read_bytes() == b"before\n"
 
@@ -147,7 +147,7 @@ def test_set_aside_keeps_the_file_under_a_dated_name_and_never_covers_another(tm
     assert not file.exists()
 
 
-def test_a_second_taker_of_a_lock_is_told_the_pid_of_the_first(tmp_path):
+def test_a_second_taker_of_a_lock_learns_the_pid_of_the_first(tmp_path):
     first, second = (
         Lock(tmp_path / "x.lock", "process {pid} is in there", "Wait", where="the bathroom") for _ in "12"
     )
@@ -214,7 +214,7 @@ def test_a_database_is_made_at_first_use_private_and_in_wal_mode(tmp_path):
     database.close()
 
 
-def test_a_room_that_declares_its_tables_late_gets_them_too(tmp_path):
+def test_a_module_that_declares_its_tables_late_gets_them_too(tmp_path):
     database = Database(tmp_path / "state.db")
     database.read("SELECT 1")
     database.tables("late", "CREATE TABLE IF NOT EXISTS late (n INTEGER)")
@@ -271,7 +271,7 @@ def test_a_state_that_another_keeps_locked_or_that_broke_is_an_error_for_people(
     database.close()
 
 
-def test_nobody_is_told_to_move_a_state_away_that_only_found_no_space(tmp_path):
+def test_nobody_is_advised_to_move_a_state_away_that_only_found_no_space(tmp_path):
     database = Database(tmp_path / "state.db")
     database.write("CREATE TABLE n (n BLOB)")
     database.read("PRAGMA max_page_count = 4")  # as on a full disk

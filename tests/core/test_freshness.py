@@ -1,4 +1,4 @@
-"""Whether a conversation goes on or starts anew by itself."""
+"""Automatic start of a new conversation."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_a_daily_conversation_outlives_no_day(now, hour, age):
     assert is_fresh(policy, now, now, UTC)
 
 
-def test_the_day_begins_by_the_clock_on_the_wall_also_when_clocks_change():
+def test_the_day_begins_by_the_wall_clock_also_when_clocks_change():
     zone = ZoneInfo("Europe/Berlin")
     now = datetime(2026, 3, 29, 5, 0, tzinfo=zone).timestamp()  # two o'clock became three that night
     before, after = (datetime(2026, 3, 29, hour, 30, tzinfo=zone).timestamp() for hour in (3, 4))

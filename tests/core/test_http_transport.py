@@ -80,7 +80,7 @@ async def test_of_a_refusal_only_its_beginning_is_read(
     assert sent < 30_000_000, "beyond what the system holds between the two"
 
 
-async def test_a_refusal_that_drips_is_heard_for_a_few_seconds(transport: Transport) -> None:
+async def test_a_refusal_that_drips_is_received_for_a_few_seconds(transport: Transport) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 500 Oh\r\ncontent-length: 9999\r\n\r\n")
@@ -130,20 +130,20 @@ async def refused(client: httpx2.AsyncClient, address: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("host", "days", "told", "fix"),
+    ("host", "days", "problem", "fix"),
     [
         ("other.example", (-1, 1), "is for another name", "Write the host"),
         ("localhost", (-3, -1), "has expired", "clock of this machine"),
         ("localhost", (1, 3), "is not valid yet", "clock of this machine"),
     ],
 )
-async def test_a_certificate_that_does_not_fit_is_told_with_its_host(
-    authority: Authority, transport: Transport, host: str, days: tuple[float, float], told: str, fix: str
+async def test_a_certificate_that_does_not_fit_is_reported_with_its_host(
+    authority: Authority, transport: Transport, host: str, days: tuple[float, float], problem: str, fix: str
 ) -> None:
     client = guarded(transport(authority.trusting))
     async with service(authority.serving(host, days)) as port, client:
         said = await refused(client, f"https://localhost:{port}/")
-    assert f"the certificate of localhost {told}" in said
+    assert f"the certificate of localhost {problem}" in said
     assert fix in said
 
 
@@ -163,8 +163,8 @@ async def test_https_where_plain_http_is_spoken_and_the_other_way_round(
     network = HttpClients()
     async with serving(serve, transport) as (client, _), service(authority.serving("localhost")) as secured:
         address = f"https://localhost:{client.base_url.port}"
-        told = await refused(network.client(address, transport=transport), address)
-        assert "localhost uses plain HTTP, but the address says https" in told
+        problem = await refused(network.client(address, transport=transport), address)
+        assert "localhost uses plain HTTP, but the address says https" in problem
         address = f"http://localhost:{secured}"
         with pytest.raises(httpx2.TransportError):  # some say so, some only hang up
             await network.client(address, transport=transport).get(address)
@@ -192,7 +192,7 @@ async def test_what_services_with_tls_say_to_plain_http_is_understood(
 
 
 @pytest.mark.parametrize("plugin", ["anthropic", "openai", "google", "mistral"])
-async def test_a_provider_tells_of_an_untrusted_certificate_and_asks_once(
+async def test_a_provider_reports_an_untrusted_certificate_and_asks_once(
     authority: Authority, plugin: str
 ) -> None:
     handshakes = 0

@@ -63,7 +63,7 @@ def fields(template: str) -> set[str]:
 
 
 def templates() -> dict[str, str]:
-    """Template → where it stands."""
+    """Template → its file and line."""
     return {
         template: f"{source.path.relative_to(ROOT)}:{call.lineno}"
         for source in CORE_FILES
@@ -111,7 +111,7 @@ def test_every_place_in_a_template_is_given_a_value(source: Source) -> None:
             continue
         there = {key.arg for key in call.keywords} | GIVEN.get(name, set())
         wanted = {field for expression in given for text in literals(expression) for field in fields(text)}
-        # Without any value a template is said as it stands, braces and all.
+        # Without any value a template is used unchanged, with its braces.
         if there - {"fix", "where", "file", "line", "reason", "retryable", "status", "retry_after_seconds"}:
             lacking += [f"{source.path.relative_to(ROOT)}:{call.lineno} {name}: {wanted - there}"] * bool(
                 wanted - there
@@ -126,13 +126,13 @@ def test_a_translation_has_the_places_of_its_template() -> None:
 def test_nothing_we_say_looks_like_a_secret_and_is_masked_before_a_person_reads_it() -> None:
     files = [*CORE.glob("locale/*/*.json"), *ROOT.glob("plugins/*/*/locale/*/*.json")]
     said = {text for file in files for pair in json.loads(file.read_text("utf-8")).items() for text in pair}
-    told = {re.sub(r"\{[^{}]*\}", "some", text) for text in said}
+    expected = {re.sub(r"\{[^{}]*\}", "some", text) for text in said}
 
-    assert len(told) > 1000
-    assert {text: redact(text) for text in told if redact(text) != text} == {}
+    assert len(expected) > 1000
+    assert {text: redact(text) for text in expected if redact(text) != text} == {}
 
 
-def test_a_template_has_one_chinese_sentence_in_whatever_file_it_stands() -> None:
+def test_a_template_has_one_chinese_sentence_in_whatever_file_it_is() -> None:
     said: dict[str, set[str]] = {}
     for path in CORE.glob("locale/zh/*.json"):
         for template, text in json.loads(path.read_text("utf-8")).items():
@@ -156,7 +156,7 @@ def _english_again() -> Iterator[None]:
     i18n.use_language("en")
 
 
-def test_an_error_is_told_in_the_language_in_use() -> None:
+def test_an_error_is_reported_in_the_language_in_use() -> None:
     from claw import ClawError
 
     template, chinese = next((t, c) for t, c in CHINESE.items() if len(fields(t)) == 1)
@@ -220,7 +220,7 @@ async def test_the_menu_of_telegram_is_in_the_language_in_use() -> None:
 
 
 @pytest.fixture
-def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+def plugin_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     """Makes an imported package with translations of its own; learned packages are forgotten again."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(i18n, "_packages", ["claw"])
@@ -238,10 +238,10 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         del sys.modules[name]
 
 
-def test_a_plugin_brings_translations_in_its_package(brought: Callable[..., str]) -> None:
-    i18n.add_translations(brought("claw_words_before", '{"acme is {state}": "acme：{state}"}'))
+def test_a_plugin_provides_translations_in_its_package(plugin_texts: Callable[..., str]) -> None:
+    i18n.add_translations(plugin_texts("claw_words_before", '{"acme is {state}": "acme：{state}"}'))
     i18n.use_language("zh")
-    i18n.add_translations(brought("claw_words_after", '{"acme sleeps": "acme 休眠中"}'))
+    i18n.add_translations(plugin_texts("claw_words_after", '{"acme sleeps": "acme 休眠中"}'))
 
     assert [i18n.t("acme is {state}", state="up"), i18n.t("acme sleeps")] == ["acme：up", "acme 休眠中"]
     i18n.use_language("en")
@@ -250,22 +250,22 @@ def test_a_plugin_brings_translations_in_its_package(brought: Callable[..., str]
 
 @pytest.mark.parametrize("file", ["{", "[]", '{"acme sleeps": 7}', '"x"'])
 def test_a_translation_that_cannot_be_read_leaves_the_plugin_its_english(
-    brought: Callable[..., str], file: str
+    plugin_texts: Callable[..., str], file: str
 ) -> None:
     i18n.use_language("zh")
-    i18n.add_translations(brought(f"claw_words_bad{abs(hash(file))}", file))
+    i18n.add_translations(plugin_texts(f"claw_words_bad{abs(hash(file))}", file))
     assert i18n.t("acme sleeps") == "acme sleeps"
 
 
-def test_no_plugin_changes_what_claw_says(brought: Callable[..., str]) -> None:
+def test_no_plugin_changes_what_claw_says(plugin_texts: Callable[..., str]) -> None:
     template, chinese = next(iter(CHINESE.items()))
     i18n.use_language("zh")
-    i18n.add_translations(brought("claw_words_sly", json.dumps({template: "something else"})))
+    i18n.add_translations(plugin_texts("claw_words_sly", json.dumps({template: "something else"})))
     i18n.use_language("zh")
     assert i18n.t(template) == chinese
 
 
-def test_a_package_that_is_gone_keeps_nobody_from_another_language(brought: Callable[..., str]) -> None:
+def test_a_package_that_is_gone_keeps_nobody_from_another_language(plugin_texts: Callable[..., str]) -> None:
     i18n.add_translations("claw_words_gone")
     i18n.use_language("zh")
     template, chinese = next(iter(CHINESE.items()))
@@ -273,10 +273,10 @@ def test_a_package_that_is_gone_keeps_nobody_from_another_language(brought: Call
 
 
 @pytest.mark.parametrize(
-    ("count", "told"), [(0, "0 calls"), (1, "1 call"), ("1", "1 call"), ("1,204", "1,204 calls")]
+    ("count", "expected"), [(0, "0 calls"), (1, "1 call"), ("1", "1 call"), ("1,204", "1,204 calls")]
 )
-def test_a_number_stands_with_the_word_that_fits_it(count: object, told: str) -> None:
-    assert i18n.t("{count:call|calls} of {name}", count=count, name="ls") == f"{told} of ls"
+def test_a_number_appears_with_the_word_that_fits_it(count: object, expected: str) -> None:
+    assert i18n.t("{count:call|calls} of {name}", count=count, name="ls") == f"{expected} of ls"
 
 
 def test_no_template_leaves_it_to_the_reader_whether_there_is_one_or_more() -> None:

@@ -177,7 +177,7 @@ def test_the_loop_knows_messages_tools_and_a_stream() -> None:
 )
 def test_a_distribution_declares_every_library_that_it_imports(folder: Path) -> None:
     package = next(path.parent for path in folder.glob("*/__init__.py"))
-    declared = declared_by(folder) | declared_by(ROOT / "core")  # what core brings may be counted on
+    declared = declared_by(folder) | declared_by(ROOT / "core")  # dependencies of core are available
     owners = packages_distributions()
     used = {module.split(".")[0] for source in sources(package) for module, _ in imports(source)}
     used -= STDLIB | {package.name, "claw", ""} | OPT_IN.get(package.name, set())
@@ -228,7 +228,7 @@ def modules_after(*arguments: str) -> list[str]:
     return done.stderr.split()
 
 
-def test_the_version_is_told_before_anything_heavy_is_imported() -> None:
+def test_the_version_is_reported_before_anything_heavy_is_imported() -> None:
     assert len(modules_after("--version")) <= 60
 
 

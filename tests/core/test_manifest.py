@@ -114,7 +114,7 @@ def test_an_api_range_admits_this_claw_or_not(api, admitted):
         lambda x: st.lists(x) | st.dictionaries(st.text(), x),
     )
 )
-def test_whatever_stands_in_a_manifest_only_a_plugin_error_comes_out(tree):
+def test_whatever_is_in_a_manifest_only_a_plugin_error_comes_out(tree):
     for text in (json.dumps(tree), json.dumps({"id": "acme", "tools": tree, "kinds": ["tool"]})):
         with contextlib.suppress(PluginError):
             parse_manifest(text, "acme")

@@ -34,11 +34,14 @@ async def test_a_key_that_a_person_chose_is_used():
 
 
 async def test_a_failure_ends_the_call():
-    busy, spare = ProviderError("too many requests", reason="rate_limit"), FakeProvider(says("hi"), name="b")
+    busy, fallback = (
+        ProviderError("too many requests", reason="rate_limit"),
+        FakeProvider(says("hi"), name="b"),
+    )
 
     with pytest.raises(ProviderError, match="too many requests"):
-        await answer([A, B], [FakeProvider(busy, name="a"), spare])
-    assert spare.requests == []
+        await answer([A, B], [FakeProvider(busy, name="a"), fallback])
+    assert fallback.requests == []
 
 
 async def test_without_a_key_or_a_provider_the_error_says_what_to_do():

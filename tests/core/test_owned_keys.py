@@ -101,7 +101,7 @@ def test_a_key_of_a_plugin_is_checked_by_its_model_and_read_with_its_defaults(
         ("agents: {defaults: {umbrela: {}}}", "agents.defaults.umbrela", 1, "Did you mean umbrella?"),
     ],
 )
-def test_what_is_wrong_in_it_is_told_with_key_and_line(
+def test_what_is_wrong_in_it_is_reported_with_key_and_line(
     weather: InstalledPlugin, text: str, key: str, line: int, said: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -110,7 +110,7 @@ def test_what_is_wrong_in_it_is_told_with_key_and_line(
     assert said in str(refused.value)
 
 
-def test_errors_of_core_and_of_plugins_are_told_together_in_the_order_of_the_file(
+def test_errors_of_core_and_of_plugins_are_reported_together_in_the_order_of_the_file(
     weather: InstalledPlugin,
 ) -> None:
     with pytest.raises(ConfigErrors) as refused:

@@ -1,4 +1,4 @@
-"""standing: how an installed plugin stands under a configuration."""
+"""The state of an installed plugin under a configuration."""
 
 import json
 from pathlib import Path
@@ -176,7 +176,7 @@ def test_a_plugin_that_needs_another_one_is_set_aside_when_that_is_missing():
     assert together["needy"].state == "loaded"
 
 
-def test_what_mends_the_plugin_that_another_one_needs_mends_both():
+def test_what_fixes_the_plugin_that_another_one_needs_fixes_both():
     needy = plugin("needy", requires=["acme"], tools=[{"name": "n"}])
     off = {"plugins": {"entries": {"acme": {"enabled": False}}}}
 

@@ -105,10 +105,10 @@ def test_every_tool_has_one_ruling_and_the_standing_ones_keep_their_order(one: l
 @A_FEW
 @given(layers(), layers())
 def test_a_fallback_only_takes_away(one: list[Layer], other: list[Layer]) -> None:
-    spare = OWNER.with_model("openai/gpt-4o")
-    judged = judge_runs(FACTS, [(OWNER, one), (spare, other)])
+    other_model = OWNER.with_model("openai/gpt-4o")
+    judged = judge_runs(FACTS, [(OWNER, one), (other_model, other)])
     assert set(judged.positions) == set(judge_tools(FACTS, one, OWNER).positions) & set(
-        judge_tools(FACTS, other, spare).positions
+        judge_tools(FACTS, other, other_model).positions
     )
 
 
@@ -180,11 +180,11 @@ def test_the_worked_example_of_the_seeds(tmp_path: Path) -> None:
     wanted = {"read", "write", "edit", "process", "web_search", "memory_search"}
     assert wanted <= set(judged.allowed_names)
     assert set(judged.allowed_names) == {*PROFILES["coding"], "memory_search"} - {"apply_patch", "exec"}
-    told = {
+    reported = {
         name: (judged.rulings[name].stage, judged.rulings[name].shown_key)
         for name in ("apply_patch", "exec", "cron")
     }
-    assert told == {
+    assert reported == {
         "apply_patch": ("global", "tools.deny"),
         "exec": ("agent", "agents.list[0].tools.deny (safe-agent)"),
         "cron": ("profile", "tools.profile"),
@@ -276,7 +276,7 @@ def test_an_owner_is_not_assumed(tmp_path: Path) -> None:
     assert standing(tmp_path, {}, OWNER, declared) == {"acme_wipe"}
 
 
-def test_sub_agents_may_spawn_only_when_told_so_and_only_above_the_cap(tmp_path: Path) -> None:
+def test_sub_agents_may_spawn_only_when_configured_and_only_above_the_cap(tmp_path: Path) -> None:
     allowed = {"tools": {"subagents": {"tools": {"allowSpawn": True}}}}
     assert "sessions_spawn" not in standing(tmp_path, {}, replace(OWNER, depth=1))
     assert "sessions_spawn" in standing(tmp_path, allowed, replace(OWNER, depth=1))
@@ -347,7 +347,7 @@ def test_who_registers_a_reserved_name_is_passed_over_even_when_nobody_supplies_
 # -- words that name nothing --------------------------------------------------------------------------------
 
 
-def test_words_that_name_nothing_are_told_with_their_place_and_the_nearest_name(tmp_path: Path) -> None:
+def test_words_that_name_nothing_are_reported_with_their_place_and_the_nearest_name(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(
         "tools:\n  deny:\n    - exc\n    - exec\n  exec:\n    allow: [git]\n"
         "plugins:\n  deny: [whatever]\n"
@@ -417,7 +417,7 @@ def test_names_are_compared_trimmed_in_lower_case_and_by_alias() -> None:
     ]
 
 
-def test_a_clash_of_names_is_told_with_both_owners() -> None:
+def test_a_clash_of_names_is_reported_with_both_owners() -> None:
     facts = (*CORE[:1], ToolFact("read", "acme"), ToolFact("search", "p1"), ToolFact("search", "p2"))
     assert [str(conflict) for conflict in judge_tools(facts, (), OWNER).conflicts] == [
         "tool read of plugin acme is skipped: its name read is reserved for a core tool "

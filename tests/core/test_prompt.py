@@ -39,7 +39,7 @@ def test_stable_sections_come_first_each_half_in_order_of_position():
     assert [piece.stable for piece in pieces] == [True, True, False, False]
 
 
-def test_a_section_stands_only_in_its_modes_and_an_empty_one_leaves_no_trace():
+def test_a_section_appears_only_in_its_modes_and_an_empty_one_leaves_no_trace():
     silent = PromptSection("empty", 15, lambda facts: "")
 
     prompt, pieces = assemble(
@@ -116,13 +116,13 @@ def test_a_cut_agents_file_keeps_the_rules_of_its_middle():
     assert "- never push to main" in kept.text
 
 
-def test_of_the_room_that_the_marker_leaves_three_quarters_are_head_and_one_is_tail():
+def test_of_the_space_that_the_marker_leaves_three_quarters_are_head_and_one_is_tail():
     (kept,) = fit_context_files([ContextFile("USER.md", "a" * 5000 + "z" * 5000)], per_file=1000)
 
     head, tail = (kept.text or "").count("a" * 5), (kept.text or "").rpartition("]\n")[2]
-    room = 1000 - len("\n[USER.md is cut here: at most 1000 of 10000 characters shown]\n")
-    assert head == (room - room // 4) // 5
-    assert tail == "z" * (room // 4)
+    limit = 1000 - len("\n[USER.md is cut here: at most 1000 of 10000 characters shown]\n")
+    assert head == (limit - limit // 4) // 5
+    assert tail == "z" * (limit // 4)
 
 
 def test_a_cut_agents_file_gives_its_rules_no_more_than_35_percent_and_its_head_no_less_than_45():

@@ -46,7 +46,9 @@ def test_only_what_an_owner_said_with_nothing_else_read_is_nobody_elses():
 
 
 @given(st.text(), st.text())
-def test_no_name_of_a_channel_or_chat_makes_a_stranger_an_owner_or_ends_the_mark(channel: str, chat: str):
+def test_no_name_of_a_channel_or_chat_makes_an_unknown_sender_an_owner_or_ends_the_mark(
+    channel: str, chat: str
+):
     words = provenance_text(channel, "group", chat, False, "agent:a:main", "2026-03-01")
 
     assert is_foreign(words) and "\n" not in words and "-->" not in words

@@ -66,7 +66,7 @@ async def test_a_known_secret_is_masked_in_text_and_thinking_however_it_is_cut()
     assert call.arguments == {"key": SECRET}
 
 
-async def test_a_model_that_reads_too_little_is_given_no_tools_whoever_brings_them() -> None:
+async def test_a_model_that_reads_too_little_is_given_no_tools_whoever_provides_them() -> None:
     provider = FakeProvider(says("hi"), context_tokens=8000)
 
     with pytest.raises(ProviderError, match="needs at least 16,000"):

@@ -18,9 +18,9 @@ TIERS = (claw, runtime)
 )
 def test_every_public_name_is_there_and_says_what_it_is(tier: ModuleType, name: str) -> None:
     value = getattr(tier, name)
-    told = (value.__doc__ or "").strip()
-    assert told, f"{name} has no docstring"
-    assert not told.startswith(f"{name}("), f"{name} has only the docstring that dataclass made"
+    docstring = (value.__doc__ or "").strip()
+    assert docstring, f"{name} has no docstring"
+    assert not docstring.startswith(f"{name}("), f"{name} has only the docstring that dataclass made"
 
 
 def test_the_lists_are_sorted_and_name_nothing_twice() -> None:

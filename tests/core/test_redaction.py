@@ -119,14 +119,14 @@ def test_our_own_errors_about_a_secret_key_stay_readable() -> None:
     )
 
     assert redact(error) == error
-    for told in (
+    for text in (
         "channels.telegram.botToken: is empty, so it is off",
         "channels.telegram.botToken: Telegram knows no bot with this token",
         "channels.telegram.accounts.work.botToken: Telegram 上没有使用这个令牌的机器人",
         "channels.feishu.appSecret：缺少",
         "channels.discord.token: a token of three parts is wanted",
     ):
-        assert redact(told) == told
+        assert redact(text) == text
     assert redact("channels.feishu.appSecret: 天王盖地虎呀", ["天王盖地虎呀"]).endswith(": ***")
     for shown in (
         "providers.x.apiKey: hunter2 and",
@@ -146,7 +146,7 @@ SAID = Redactor(KEYS).answer_mask
 
 
 def shown(text: str, *sizes: int) -> str:
-    """What a person sees of it when it comes in pieces of these sizes, again and again."""
+    """Return the text that a person sees when it arrives in pieces of these sizes, repeated."""
     veil, out, at, turn = StreamMask(SAID), [], 0, 0
     while at < len(text):
         out.append(veil.feed(text[at : at + sizes[turn % len(sizes)]]))
@@ -190,7 +190,7 @@ def test_a_secret_is_masked_in_an_answer_as_it_may_be_written() -> None:
 
 
 @pytest.mark.parametrize("word", ["ollama", "EMPTY", "none", "placeholder", "password"])
-def test_a_word_that_stands_where_no_key_is_needed_does_not_vanish_from_answers(word: str) -> None:
+def test_a_word_that_is_where_no_key_is_needed_does_not_vanish_from_answers(word: str) -> None:
     redactor = Redactor([word])
 
     assert redactor.answer_mask.masked(f"Use {word} here.") == f"Use {word} here."

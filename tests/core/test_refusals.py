@@ -1,4 +1,4 @@
-"""What is left out of a past stays out, in memory and in the file; and what several models refused is told apart."""
+"""Omitted parts of a history stay out, in memory and in the file; refusals of several models are distinguished."""
 
 import pytest
 from claw.contracts.errors import ProviderError
@@ -29,25 +29,25 @@ def result(id: str) -> ToolResultMessage:
 
 
 def test_models_that_failed_for_different_reasons_each_get_their_own_advice():
-    told = str(
+    message = str(
         all_failed([
             ("a/m", provider_error("a/m", status=401, text="bad key")),
             ("b/m", provider_error("b/m", status=404, kind="not_found_error", text="no such model")),
         ])
     )  # fmt: skip
 
-    first, second = told.split("; b/m: ")
+    first, second = message.split("; b/m: ")
     assert "a/m: the service rejected the key" in first and "providers.a.apiKey" in first
     assert "check its name, and providers.b.baseUrl" in second and "apiKey" not in second
 
 
-def test_advice_that_holds_for_all_stands_once_at_the_end():
+def test_advice_that_holds_for_all_appears_once_at_the_end():
     error = all_failed([(name, provider_error(name, status=529)) for name in ("a/m", "b/m")])
 
     assert str(error).count(error.fix) == 1 and str(error).endswith(error.fix)
 
 
-def test_a_model_that_failed_alone_is_told_as_it_is():
+def test_a_model_that_failed_alone_is_reported_as_it_is():
     alone = provider_error("a/m", status=401)
     assert all_failed([("a/m", alone)]) is alone
 
@@ -57,7 +57,7 @@ def test_braces_in_what_a_service_said_do_no_harm():
     assert str(all_failed([("a/m", fixes[0]), ("b/m", fixes[1])])).endswith("set {x}")
 
 
-# --- mended once
+# --- repaired once
 
 
 async def asked(service: FakeProvider, *messages) -> list[tuple]:
@@ -72,7 +72,7 @@ async def asked(service: FakeProvider, *messages) -> list[tuple]:
     return [one.request.messages for one in service.requests]
 
 
-async def test_a_refused_request_whose_calls_lack_results_is_mended_once_and_asked_again():
+async def test_a_refused_request_whose_calls_lack_results_is_repaired_once_and_asked_again():
     broken = (user("look"), call("1"), user("well?"))
 
     first, second = await asked(
@@ -91,7 +91,7 @@ async def test_a_request_that_needs_no_mending_is_not_asked_again():
     assert len(service.requests) == 1
 
 
-async def test_a_request_that_is_refused_mended_too_is_not_asked_a_third_time():
+async def test_a_request_that_is_refused_after_the_repair_too_is_not_asked_a_third_time():
     service = FakeProvider(*[provider_error("fake/m", status=400, text="tool_use")] * 2)
 
     with pytest.raises(ProviderError, match="tool_use"):
@@ -156,18 +156,23 @@ def test_nothing_stays_when_nothing_was_good():
 
 def test_a_summary_stays_whatever_is_left_out_and_what_it_stands_for_does_not_come_back():
     summed = CompactionRecord(summary="sum", first_kept_entry_id="2")
-    told = (user("a"), says("A"), user("b"), says("B"), summed, user("c"))
+    turns = (user("a"), says("A"), user("b"), says("B"), summed, user("c"))
 
-    assert words(past(*told, Omission(), user("d"))) == [SUMMARY + "sum", "d"]
-    assert words(past(*told, Omission(last_kept_entry_id="0"), user("d"))) == [SUMMARY + "sum", "d"]
-    assert words(past(*told, Omission(last_kept_entry_id="2"), user("d"))) == [SUMMARY + "sum", "b", "d"]
-    assert words(past(*told, Omission(last_kept_entry_id="4"), user("d"))) == [SUMMARY + "sum", "b", "B", "d"]
+    assert words(past(*turns, Omission(), user("d"))) == [SUMMARY + "sum", "d"]
+    assert words(past(*turns, Omission(last_kept_entry_id="0"), user("d"))) == [SUMMARY + "sum", "d"]
+    assert words(past(*turns, Omission(last_kept_entry_id="2"), user("d"))) == [SUMMARY + "sum", "b", "d"]
+    assert words(past(*turns, Omission(last_kept_entry_id="4"), user("d"))) == [
+        SUMMARY + "sum",
+        "b",
+        "B",
+        "d",
+    ]
 
 
 def test_a_compaction_after_it_does_not_bring_back_what_was_left_out():
     again = CompactionRecord(summary="sum", first_kept_entry_id="1")
-    told = past(
+    turns = past(
         user("a"), says("A"), user("b"), Omission(last_kept_entry_id="1"), user("c"), again, user("d")
     )
 
-    assert words(told) == [SUMMARY + "sum", "A", "c", "d"]
+    assert words(turns) == [SUMMARY + "sum", "A", "c", "d"]

@@ -1,4 +1,4 @@
-"""Who may talk, to which agent, in which session."""
+"""Admission of senders, and routing to an agent and a session."""
 
 from dataclasses import replace
 from itertools import pairwise, product
@@ -88,14 +88,14 @@ class TestAdmission:
             {"groups": {"7": {}}},
         ],
     )
-    def test_a_stranger_is_not_heard(self, section: dict[str, Any] | None) -> None:
+    def test_an_unknown_sender_is_not_admitted(self, section: dict[str, Any] | None) -> None:
         assert admit(DIRECT, config_of(channels={"telegram": section} if section is not None else {})) is None
 
     @pytest.mark.parametrize(
         "section",
         [{"allowFrom": ["7"]}, {"allowFrom": ["telegram:7"]}, {"dmPolicy": "open", "allowFrom": ["*"]}],
     )
-    def test_a_listed_person_is_heard_and_is_no_owner(self, section: dict[str, Any]) -> None:
+    def test_a_listed_person_is_admitted_and_is_no_owner(self, section: dict[str, Any]) -> None:
         route = admit(DIRECT, config_of(channels={"telegram": section}))
         assert route is not None
         assert (route.owner, route.session_key) == (False, "agent:default:telegram:direct:7")
@@ -113,7 +113,7 @@ class TestAdmission:
         assert route is not None and route.owner
 
     @pytest.mark.parametrize(
-        ("groups", "mentioned", "heard"),
+        ("groups", "mentioned", "expected"),
         [
             ({}, True, False),
             ({"-200": {}}, True, False),
@@ -127,12 +127,12 @@ class TestAdmission:
             ({"-100": {"allowFrom": ["7"]}}, True, True),
         ],
     )
-    def test_a_group_is_heard_when_it_is_listed_and_speaks_to_us(
-        self, groups: dict[str, Any], mentioned: bool, heard: bool
+    def test_a_group_is_admitted_when_it_is_listed_and_speaks_to_us(
+        self, groups: dict[str, Any], mentioned: bool, expected: bool
     ) -> None:
         config = config_of(channels={"telegram": {"groups": groups}})
         route = admit(replace(GROUP, mentions_us=mentioned), config)
-        assert (route is not None) == heard
+        assert (route is not None) == expected
         if route:
             assert route.session_key == "agent:default:telegram:group:-100"
 
@@ -180,7 +180,7 @@ class TestBindings:
             )
         ),
     )
-    def test_the_one_that_says_most_wins_wherever_it_stands(
+    def test_the_one_that_says_most_wins_wherever_it_is(
         self, least: dict[str, Any], most: dict[str, Any], turned: bool
     ) -> None:
         both = [{"agent": "a", "match": least}, {"agent": "b", "match": most}]
@@ -326,7 +326,7 @@ class TestListsDoNotMix:
         assert (verdict.kind == "admitted") == (kind in OPENS[name]), verdict
         assert verdict.owner == (name == "owners" and kind != "another channel")
 
-    def test_who_was_paired_is_still_a_stranger_where_only_the_list_counts(self) -> None:
+    def test_who_was_paired_is_still_an_unknown_sender_where_only_the_list_counts(self) -> None:
         config = config_of(channels={"telegram": {"dmPolicy": "allowlist", "allowFrom": ["8"]}})
         assert decide_admission(DIRECT, config, {"7"}).kind == "refused"
 

@@ -138,7 +138,7 @@ def test_a_new_plugin_is_installed(clone: Clone) -> None:
     assert "plugins/not-a-member" in clone.installs[-1]
 
 
-def test_a_venv_whose_python_is_gone_is_made_anew(clone: Clone) -> None:
+def test_a_venv_whose_python_is_gone_is_recreated(clone: Clone) -> None:
     clone.run()
     (clone.folder / ".venv/bin/python").unlink()
     code, _, err = clone.run()
@@ -220,7 +220,9 @@ def test_test_installs_the_tools_of_the_dev_group_once_and_becomes_pytest(
 @pytest.mark.parametrize(
     "words", [("--fixtures", "wire"), ("--fixtures=wire",), ("--fixtures", "wire", "-x")]
 )
-def test_a_folder_of_fixtures_is_told_from_pytests_own_word(clone: Clone, tmp_path: Path, words) -> None:
+def test_a_folder_of_fixtures_is_distinguished_from_pytests_own_word(
+    clone: Clone, tmp_path: Path, words
+) -> None:
     (tmp_path / "wire").mkdir()
     assert f"'--wire-fixtures={tmp_path / 'wire'}'" in clone.run("test", *words, cwd=tmp_path)[1]
     assert "'--fixtures']" in clone.run("test", "--fixtures", cwd=tmp_path)[1]
@@ -253,7 +255,7 @@ def test_chat_does_not_need_the_test_tools(clone: Clone) -> None:
     assert not any("pytest ruff" in line for line in clone.installs)
 
 
-def test_an_older_python_is_told_so_in_one_line(clone: Clone) -> None:
+def test_an_older_python_is_reported_in_one_line(clone: Clone) -> None:
     code, out, err = clone.run(before="sys.version_info = (3, 10, 4)")
     assert (code, out) == (1, "")
     assert err.startswith("claw needs Python 3.11 or newer")
@@ -261,7 +263,7 @@ def test_an_older_python_is_told_so_in_one_line(clone: Clone) -> None:
 
 
 @pytest.mark.parametrize(("absent", "package"), [("pip", "python3-pip"), ("venv", "python3-venv")])
-def test_what_is_missing_is_named_with_the_package_that_brings_it(
+def test_what_is_missing_is_named_with_the_package_that_provides_it(
     clone: Clone, absent: str, package: str
 ) -> None:
     before = f"sys.modules['ensurepip'] = None; sys.modules[{absent!r}] = None"

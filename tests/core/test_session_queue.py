@@ -7,19 +7,19 @@ from claw.agent.session_queue import SessionQueues
 
 
 async def test_turns_of_one_session_run_one_at_a_time_in_the_order_they_came():
-    session_queues, told = SessionQueues(), []
+    session_queues, states = SessionQueues(), []
 
     async def turn(name: str) -> None:
         async with session_queues.turn("s"):
-            told.append(f"{name} begins")
+            states.append(f"{name} begins")
             await asyncio.sleep(0)
-            told.append(f"{name} ends")
+            states.append(f"{name} ends")
 
     async with asyncio.TaskGroup() as group:
         for name in "abc":
             group.create_task(turn(name))
 
-    assert told == ["a begins", "a ends", "b begins", "b ends", "c begins", "c ends"]
+    assert states == ["a begins", "a ends", "b begins", "b ends", "c begins", "c ends"]
 
 
 async def test_all_sessions_run_together():

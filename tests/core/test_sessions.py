@@ -159,7 +159,7 @@ async def test_what_a_model_is_sent_is_the_same_said_piece_by_piece_and_read_at_
     sessions.database.close()
 
 
-async def test_a_reset_begins_anew_and_keeps_the_old_file(harness):
+async def test_a_reset_starts_over_and_keeps_the_old_file(harness):
     sessions = harness(clock=Clock(now=lambda: 1_772_366_400.0))
     session = await sessions.open(KEY, "a")
     session.append(says("old"))
@@ -229,7 +229,7 @@ async def test_a_reset_by_another_process_is_noticed(harness):
     assert texts(await gateway.open(KEY, "a")) == ["new"]
 
 
-async def test_a_file_that_was_removed_between_turns_begins_anew(harness):
+async def test_a_file_that_was_removed_between_turns_starts_over(harness):
     sessions = harness()
     session = await sessions.open(KEY, "a")
     session.append(says("old"))

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 
 
 class Place(BaseModel):
-    """Where something is."""
+    """A place, as a parameter of a tool."""
 
     city: str
     zip_code: str | None = None
@@ -135,14 +135,14 @@ def test_a_signature_that_no_model_can_fill_is_refused_with_the_way_out():
         tool(spread)
 
 
-def test_importing_the_room_loads_neither_pydantic_nor_jsonschema():
+def test_importing_the_module_loads_neither_pydantic_nor_jsonschema():
     code = (
         "import sys, claw.contracts.tool; print([m for m in ('pydantic', 'jsonschema') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
-def test_the_public_name_is_the_decorator_also_after_the_room_of_that_name_was_imported():
+def test_the_public_name_is_the_decorator_also_after_the_module_of_that_name_was_imported():
     code = "import claw.contracts.tool; from claw import tool; print(type(tool).__name__)"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
@@ -178,7 +178,7 @@ def search(
         (["x"], ["one JSON object"]),
     ],
 )
-def test_a_bad_argument_is_told_so_that_a_model_can_mend_it(arguments, wanted):
+def test_a_bad_argument_is_reported_so_that_a_model_can_correct_it(arguments, wanted):
     _, problem = validate(search, arguments)
     assert problem.startswith("Invalid arguments for search:")
     for part in wanted:

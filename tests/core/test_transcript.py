@@ -1,4 +1,4 @@
-"""What a model reads: every call with its result, blank things left out; what it weighs; what it costs."""
+"""The messages for a model: each call with its result, no empty parts; their size and cost."""
 
 from collections import Counter
 

@@ -9,7 +9,7 @@ import pytest
 from claw import Credential, ProviderError
 from claw_provider_sdk import VendorClients
 
-MAIN, SPARE = Credential("main", "sk-1"), Credential("spare", "sk-2")
+MAIN, FALLBACK = Credential("main", "sk-1"), Credential("spare", "sk-2")
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def test_each_key_has_one_client_however_many_ask_at_once(sdk: str) -> Non
 
     clients = VendorClients(sdk, "acme-sdk", "claw-acme[sdk]", make)
     assert sdk not in sys.modules
-    first = await asyncio.gather(*(clients.get(key) for key in (MAIN, MAIN, SPARE, None)))
+    first = await asyncio.gather(*(clients.get(key) for key in (MAIN, MAIN, FALLBACK, None)))
 
     assert sorted(made) == ["", "sk-1", "sk-2"]
     assert first[0] is first[1] is await clients.get(MAIN)
@@ -45,7 +45,7 @@ async def test_the_sdk_is_imported_beside_the_loop(sdk: str) -> None:
     assert imported.imported_in is not threading.main_thread()
 
 
-async def test_an_sdk_that_is_missing_is_told_with_the_command_that_brings_it() -> None:
+async def test_an_sdk_that_is_missing_is_reported_with_the_command_that_provides_it() -> None:
     clients = VendorClients("acme.nowhere", "acme-sdk", "claw-acme[sdk]", lambda sdk, _: sdk)
 
     with pytest.raises(ProviderError, match=r"acme-sdk is not installed.*install.*claw-acme\[sdk\]") as error:

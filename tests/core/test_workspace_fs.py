@@ -155,7 +155,7 @@ def test_remove_takes_the_link_and_not_its_target_and_no_folder(fence: Workspace
 # looking
 
 
-def test_entries_are_told_by_name_with_kind_and_size(fence: WorkspaceFiles, ground: Path) -> None:
+def test_entries_are_reported_by_name_with_kind_and_size(fence: WorkspaceFiles, ground: Path) -> None:
     (ground / "ws/z").symlink_to("/etc")
     os.mkfifo(ground / "ws/pipe")
     rows = fence.entries(".")

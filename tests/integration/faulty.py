@@ -52,9 +52,9 @@ KINDS = {
     "channel": """
 class Odd:
     name, capabilities, limits = NAME, frozenset(), ChannelLimits()
-    async def run(self, door):
+    async def run(self, inbox):
         RUN
-        await door.submit(Inbound(Address("odd", "c"), "hello", Sender("p"), message_id="1", event_id="1"))
+        await inbox.submit(Inbound(Address("odd", "c"), "hello", Sender("p"), message_id="1", event_id="1"))
         await asyncio.Event().wait()
     async def send(self, outbound):
         SEND
@@ -163,7 +163,7 @@ MANIFESTS: dict[str, dict[str, Any]] = {
 class Plan:
     """One start of a gateway with a faulty plugin.
 
-    :param put: point of the plugin's code (TOP, HOOK, RUN, SEND, CLOSE, NAME, EXTRA, END) → what stands there.
+    :param put: point of the plugin's code (TOP, HOOK, RUN, SEND, CLOSE, NAME, EXTRA, END) → the code there.
     :param awaited: words that must have been said before claw stops.
     """
 
@@ -180,12 +180,12 @@ class Plan:
 
 @dataclass
 class Lived:
-    """What was seen: how the plugin stood at the end, what was told, what people got."""
+    """The observed behaviour: the state of the plugin at the end, the reports, the answers to people."""
 
     state: str = ""
     stage: str = ""
     why: str = ""
-    mend: str = ""
+    fix: str = ""
     complaints: list[str] = field(default_factory=list)
     alpha: str = ""
     beta: str = ""
@@ -196,7 +196,7 @@ class Lived:
 
 
 class Fakes:
-    """Two channels, a model that uses the tool it is told to, and a sound tool."""
+    """Two channels, a model that uses the given tool, and a sound tool."""
 
     def __init__(self) -> None:
         self.alpha, self.beta = FakeChannel("alpha"), FakeChannel("beta")
@@ -311,7 +311,7 @@ async def _lived(plan: Plan) -> Lived:
         await asyncio.wait_for(serving, 10)
         await asyncio.wait_for(app.close(), 10)
     [state] = [state for state in app.host.plugin_states if state.id == "bad"]
-    lived.state, lived.stage, lived.why, lived.mend = (
+    lived.state, lived.stage, lived.why, lived.fix = (
         state.state,
         state.stage,
         state.why,

@@ -109,8 +109,8 @@ def until(what: Callable[[], Any], seconds: float = 20.0) -> Any:
 
 
 def is_ready(home: Home) -> bool:
-    told = read_status(home.home).live_run
-    return told is not None and told.state == READY
+    reported = read_status(home.home).live_run
+    return reported is not None and reported.state == READY
 
 
 class Running:

@@ -145,7 +145,7 @@ async def turns(work: Path) -> dict[str, Any]:
 
 
 def admitted() -> bool:
-    """Return true if a stranger of a channel with pairing would be served."""
+    """Return true if an unknown sender on a channel with pairing would be served."""
     from claw import Address, Inbound, Sender
     from claw.agent.routing import admit
     from claw.config.loader import validate_source

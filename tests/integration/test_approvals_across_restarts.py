@@ -1,4 +1,4 @@
-"""What a person was asked before a restart is decided after it: exec's own question, whatever ended the gateway."""
+"""An approval that was requested before a restart is decided after it, whatever ended the gateway."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ async def asked_and_stopped(channel: FakeChannel, home: Path) -> str:
     return waiting.id
 
 
-async def told(channel: FakeChannel, text: str) -> None:
+async def notify(channel: FakeChannel, text: str) -> None:
     async with asyncio.timeout(20):
         while text not in channel.shown:
             await asyncio.sleep(0.01)
@@ -56,7 +56,7 @@ async def test_an_answer_after_a_restart_counts_for_the_command_that_waits(tmp_p
             channel.says(f"approve:{id}:{verdict}", "boss", kind="button")
         else:
             channel.says(f"/approve {id} {verdict}", "boss")
-        await told(channel, "so be it")
+        await notify(channel, "so be it")
         made = (harness.workspace / "made-once").exists()
 
     [result] = model.requests[0].tool_results
@@ -66,7 +66,7 @@ async def test_an_answer_after_a_restart_counts_for_the_command_that_waits(tmp_p
     assert sum("asks to run exec" in text for text in channel.shown) == 1, "it is not asked again"
 
 
-async def test_a_program_that_is_another_one_after_the_restart_is_asked_about_anew(tmp_path):
+async def test_a_program_that_is_another_one_after_the_restart_is_asked_about_again(tmp_path):
     script = tmp_path / "tool.sh"
     script.write_text("#!/bin/sh\nmkdir allowed\n")
     script.chmod(0o755)
@@ -86,7 +86,7 @@ async def test_a_program_that_is_another_one_after_the_restart_is_asked_about_an
         assert "has expired" in channel.shown[2]
         [new] = harness.app.registry.approver.value.pending()
         channel.says(f"/approve {new.id} deny", "boss")
-        await told(channel, "so be it")
+        await notify(channel, "so be it")
         assert not (harness.workspace / "smuggled").exists()
 
 
@@ -100,9 +100,9 @@ async def test_a_decision_that_nobody_waits_for_says_so(tmp_path):
     await harness.close()
     async with served(FakeProvider(), channel, tmp_path):
         channel.says(f"/approve {id} once", "boss")
-        await told(channel, f"request {id} is no longer waiting; nothing was run")
+        await notify(channel, f"request {id} is no longer waiting; nothing was run")
         channel.says(f"/approve {id} once", "boss")
-        await told(channel, f"request {id} has expired or was stopped")
+        await notify(channel, f"request {id} has expired or was stopped")
 
 
 # --- a process that is killed

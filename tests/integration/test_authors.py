@@ -69,7 +69,7 @@ def package(project: Path) -> Path:
     return project / "claw_plugin_wind_chime"
 
 
-def test_a_new_plugin_passes_its_own_tests_its_manifest_fits_and_there_is_nothing_to_mend(
+def test_a_new_plugin_passes_its_own_tests_its_manifest_fits_and_there_is_nothing_to_fix(
     project: Path, kind: str
 ) -> None:
     own = f"--basetemp={project.parent / 'own'}"  # pytest removes the temporary folders of other runs
@@ -112,7 +112,7 @@ def test_new_code_of_a_new_plugin_reads_well(project: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tool"])
-def test_a_changed_tool_is_found_and_build_mends_it(project: Path, package: Path) -> None:
+def test_a_changed_tool_is_found_and_build_fixes_it(project: Path, package: Path) -> None:
     code = package / "__init__.py"
     code.write_text(
         code.read_text().replace("verbose: bool", "very: bool").replace("param verbose", "param very")
@@ -142,22 +142,22 @@ def test_what_an_author_wrote_by_hand_stays(project: Path, package: Path) -> Non
 
 @pytest.mark.parametrize("kind", ["tool"])
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "error"),
     [
         ("raise RuntimeError('no such machine')", "no such machine"),
         ("raise SystemExit(3)", "ended without an answer"),
         ("import claw_plugin_of_nobody", "claw_plugin_of_nobody"),
     ],
 )
-def test_code_that_cannot_be_imported_is_told_in_one_line(
-    project: Path, package: Path, code: str, told: str
+def test_code_that_cannot_be_imported_is_reported_in_one_line(
+    project: Path, package: Path, code: str, error: str
 ) -> None:
     (package / "__init__.py").write_text(code)
     done = subprocess.run(
         [sys.executable, "-m", "claw", "plugins", "build", str(project)], capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert told in done.stderr
+    assert error in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -177,14 +177,14 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_command_of_a_plugin_that_is_switched_off_says_how_to_switch_it_on() -> None:
     claw("config", "set", "plugins.entries.author.enabled", "false")
-    told = str(claw("plugins", "new", "chime").exception)
-    assert "claw plugins new is part of plugin author, which is disabled" in told
-    mend = told.rpartition(" claw config ")[2].split()
-    assert claw("config", *mend).exit_code == 0
+    error = str(claw("plugins", "new", "chime").exception)
+    assert "claw plugins new is part of plugin author, which is disabled" in error
+    fix = error.rpartition(" claw config ")[2].split()
+    assert claw("config", *fix).exit_code == 0
     assert claw("plugins", "new", "--help").exit_code == 0
 
 
-def test_the_commands_for_authors_stand_among_those_for_plugins() -> None:
+def test_the_commands_for_authors_are_among_those_for_plugins() -> None:
     shown = claw("plugins", "--help").stdout
     assert all(f" {name} " in shown for name in ("list", "info", "new", "build", "check"))
 
@@ -208,7 +208,7 @@ def test_our_own_plugins_and_the_examples_are_as_their_manifests_say(project: Pa
     assert [one for one in findings if (one["where"], one["rule"]) not in ALL_THE_SAME] == []
 
 
-# --- the lint: what is told, by rule
+# --- the lint: findings, by rule
 
 OBJECT = {"type": "object", "properties": {}}
 
@@ -249,7 +249,7 @@ def of(schema: dict[str, Any]) -> dict[str, Any]:
         ({"parameters": of({"type": "string", "description": "long " * 900})}, ["price"]),
     ],
 )  # fmt: skip
-def test_a_tool_that_is_not_welcome_everywhere_is_told_by_rule(
+def test_a_tool_that_is_not_welcome_everywhere_is_reported_by_rule(
     fields: dict[str, Any], rules: list[str]
 ) -> None:
     assert found(**fields) == rules
@@ -266,7 +266,7 @@ def test_a_tool_that_is_not_welcome_everywhere_is_told_by_rule(
         ({"env": ("chime_key",)}, "env"),
     ],
 )
-def test_a_field_of_the_manifest_that_misleads_is_told_by_rule(fields: dict[str, Any], rule: str) -> None:
+def test_a_field_of_the_manifest_that_misleads_is_reported_by_rule(fields: dict[str, Any], rule: str) -> None:
     sound = {"id": "chime", "name": "Chime", "description": "A chime.", "kinds": ()}
     assert [finding.rule for finding in linting.findings(Manifest(**sound | fields))] == [rule]
 

@@ -1,4 +1,4 @@
-"""Whatever a person, a service, a disk or a third-party plugin gets wrong ends in one clear message and an exit code.
+"""Each mistake of a person, a service, a disk or a third-party plugin ends in one clear message and an exit code.
 
 The real command line, in processes of its own. 0 ok, 1 failure, 2 usage, 3 config, 4 required plugin, 130 interrupted.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from claw.storage.files import Lock
 from claw_testing.services import AnthropicService, OpenAIService, ServiceReply
-from third_party import Machine, Said, brings, installed
+from third_party import Machine, Said, installed, plugin_code
 
 PAGE = b"<!doctype html><html><title>Welcome to nginx</title></html>"
 HANZI = re.compile("[\u4e00-\u9fff]")
@@ -94,7 +94,7 @@ class TestConfig:
         ],
         ids=["empty", "garbled", "not-text", "a-list", "key", "word"],
     )
-    def test_a_wrong_file_is_told_with_line_key_and_fix(
+    def test_a_wrong_file_is_reported_with_line_key_and_fix(
         self, machine: Machine, past: bytes, text: str, words: list[str]
     ) -> None:
         machine.configured(text)
@@ -126,7 +126,7 @@ class TestConfig:
         refused(machine.claw("config", "set", "toolz.deny", "[x]"), 3, "toolz", "mean tools?")
         assert (machine.home / "config.yaml").read_text() == "# mine\ntools:\n  profile: coding\n"
 
-    def test_what_nobody_supplies_is_told_once_each_and_stops_nothing(self, machine: Machine) -> None:
+    def test_what_nobody_supplies_is_reported_once_each_and_stops_nothing(self, machine: Machine) -> None:
         machine.configured(
             "channels:\n  telgram: {}\ntools:\n  alsoAllow: [raed]\nplugins:\n  entries:\n    tools-st: {}\n"
             "providers:\n  ollama: {baseUrl: 'http://127.0.0.1:9'}\n"
@@ -214,7 +214,9 @@ class TestModel:
         assert machine.session.read_bytes().startswith(past)
         assert machine.claw("chat", "hello").code == 0, "and the conversation goes on"
 
-    def test_a_closed_port_is_told_with_the_key_of_the_address(self, machine: Machine, past: bytes) -> None:
+    def test_a_closed_port_is_reported_with_the_key_of_the_address(
+        self, machine: Machine, past: bytes
+    ) -> None:
         with socket.socket() as taken:  # and not listened to: nobody else gets it meanwhile
             taken.bind(("127.0.0.1", 0))
             port = taken.getsockname()[1]
@@ -250,7 +252,7 @@ class TestModel:
         ],
         ids=["page", "page-openai", "gateway-page", "401", "429", "500", "silence"],
     )  # fmt: skip
-    async def test_a_service_that_fails_is_told_with_what_to_do(
+    async def test_a_service_that_fails_is_reported_with_what_to_do(
         self, machine: Machine, past: bytes, service: type, reply: ServiceReply, words: list[str]
     ) -> None:
         name = "anthropic" if service is AnthropicService else "openai"
@@ -265,27 +267,27 @@ class TestModel:
 
 
 class TestPlugin:
-    def test_each_bad_one_is_told_in_a_line_and_the_others_go_on(self, machine: Machine) -> None:
+    def test_each_bad_one_is_reported_in_a_line_and_the_others_go_on(self, machine: Machine) -> None:
         tools = {"kinds": ["tool"], "tools": [{"name": "paint"}]}
         schema = {
             "type": "object",
             "properties": {"colour": {"enum": ["red"]}},
             "additionalProperties": False,
         }
-        strangers = machine.root / "strangers"
+        third_party = machine.root / "strangers"
         for plugin, code, manifest in (
             ("raises", "raise RuntimeError('boom')", None),
             ("leaves", "raise SystemExit(3)", None),
             ("interrupts", "raise KeyboardInterrupt", None),
             ("hooked", "from claw import hookimpl\n@hookimpl\ndef register_tools(config): exit(4)", None),
-            ("garbled", brings("lost"), "{"),
-            ("painter", brings("paint"), {**tools, "configSchema": schema}),
-            ("one", brings("acme"), None),
-            ("two", brings("acme"), None),
-            ("usurper", brings("read"), None),
+            ("garbled", plugin_code("lost"), "{"),
+            ("painter", plugin_code("paint"), {**tools, "configSchema": schema}),
+            ("one", plugin_code("acme"), None),
+            ("two", plugin_code("acme"), None),
+            ("usurper", plugin_code("read"), None),
         ):
-            installed(strangers, plugin, code, manifest)
-        machine.path = [strangers]
+            installed(third_party, plugin, code, manifest)
+        machine.path = [third_party]
         machine.configured("plugins:\n  entries:\n    painter:\n      config: {color: red}\n")
         said = machine.claw("chat", "hello")
         assert said.code == 0 and said.out and "Traceback" not in said.err, said
@@ -324,22 +326,24 @@ class TestPlugin:
         assert "plugin raises" not in machine.claw("tools", "list").err
 
     def test_a_tool_that_fails_hangs_or_is_not_there_is_an_error_and_no_more(self, machine: Machine) -> None:
-        strangers = machine.root / "strangers"
+        third_party = machine.root / "strangers"
         declared = {"kinds": ["tool"], "tools": [{"name": "ghost"}]}
         nothing = "from claw import hookimpl\n@hookimpl\ndef register_tools(config): return []"
-        installed(strangers, "liar", nothing, declared)
+        installed(third_party, "liar", nothing, declared)
         installed(
-            strangers,
+            third_party,
             "broken",
             "raise RuntimeError('boom')",
             {"kinds": ["tool"], "tools": [{"name": "late"}]},
         )
-        installed(strangers, "angry", brings("rage", "raise RuntimeError('no mood')"))
-        installed(strangers, "quitter", brings("quit", "raise SystemExit(3)"))
+        installed(third_party, "angry", plugin_code("rage", "raise RuntimeError('no mood')"))
+        installed(third_party, "quitter", plugin_code("quit", "raise SystemExit(3)"))
         installed(
-            strangers, "sleeper", brings("sleep", "import time; time.sleep(600)", "timeout_seconds=0.3")
+            third_party,
+            "sleeper",
+            plugin_code("sleep", "import time; time.sleep(600)", "timeout_seconds=0.3"),
         )
-        machine.path = [strangers]
+        machine.path = [third_party]
         for tool, words in (
             ("ghost", ["plugin liar", "its manifest lists the tool ghost", "its code does not provide"]),
             (
@@ -367,7 +371,7 @@ class TestPlugin:
         assert machine.session.read_bytes() == past
 
     def test_one_without_a_manifest_works(self, machine: Machine) -> None:
-        machine.path = [installed(machine.root / "strangers", "acme", brings("status"))]
+        machine.path = [installed(machine.root / "strangers", "acme", plugin_code("status"))]
         assert machine.claw("tools", "call", "status") == Said(0, "fine\n", "")
         assert "it has no manifest" in machine.claw("plugins", "list").out
 
@@ -384,13 +388,13 @@ class TestPast:
             lock.close()
         assert machine.session.read_bytes() == past
 
-    def test_a_torn_line_costs_itself_and_is_told(self, machine: Machine, past: bytes) -> None:
+    def test_a_torn_line_costs_itself_and_is_reported(self, machine: Machine, past: bytes) -> None:
         machine.session.write_bytes(past + b'{"type":"message","id":"4')
         said = machine.claw("chat", "hello")
         assert said.code == 0 and "1 damaged line" in said.line and ".bak." in said.line
         assert machine.session.read_bytes().startswith(past)
 
-    def test_a_file_of_another_kind_is_set_aside_and_told(self, machine: Machine, past: bytes) -> None:
+    def test_a_file_of_another_kind_is_set_aside_and_reported(self, machine: Machine, past: bytes) -> None:
         machine.session.write_bytes(b"not a session\n")
         said = machine.claw("chat", "hello")
         assert said.code == 0 and "was moved to" in said.line
@@ -429,8 +433,8 @@ class TestTerminal:
             while b'"TextPiece"' not in await asyncio.wait_for(process.stdout.readline(), 30):
                 pass
             process.send_signal(signal.SIGINT)
-            _, told = await asyncio.wait_for(process.communicate(), 20)
-        assert (process.returncode, told.split()) == (130, [b"claw:", b"stopped"])
+            _, output = await asyncio.wait_for(process.communicate(), 20)
+        assert (process.returncode, output.split()) == (130, [b"claw:", b"stopped"])
         assert machine.session.read_bytes().startswith(past)
         *_, asked, answer = map(json.loads, machine.session.read_text().splitlines())
         assert asked["message"]["content"][0]["text"] == "tell me"

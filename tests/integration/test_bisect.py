@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from claw_admin.doctor.bisect import find_culprit
-from third_party import Machine, brings, installed
+from third_party import Machine, installed, plugin_code
 
 PLUGINS = [f"p{number:02}" for number in range(64)]
 
@@ -55,7 +55,7 @@ def files(machine: Machine) -> dict[str, bytes]:
 def test_the_command_finds_it_and_leaves_the_home_as_it_is(tmp_path):
     site = tmp_path / "site"
     for id in ("one", "two", "three"):
-        installed(site, id, brings(f"{id}_do"))
+        installed(site, id, plugin_code(f"{id}_do"))
     installed(site, "bomb", "import os\nos._exit(7)")
     machine = Machine(tmp_path / "machine", [site])
     machine.configured("# mine\nlocale: en\ntools: {alsoAllow: [one_do]}\n")
@@ -73,7 +73,7 @@ def test_the_command_finds_it_and_leaves_the_home_as_it_is(tmp_path):
 
 
 def test_a_command_that_does_not_fail_has_no_culprit(tmp_path):
-    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "one", brings("one_do"))])
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "one", plugin_code("one_do"))])
     machine.configured("locale: en\n")
 
     said = machine.claw("plugins", "bisect", "--", "claw", "tools", "list")

@@ -1,4 +1,4 @@
-"""What a warm turn may cost, in things that do not depend on how busy the machine is: files, system calls, bytes.
+"""Limits on the cost of a warm turn, in counts that do not depend on load: files, system calls, bytes.
 
 The budgets are those of the design; time is measured by ``bench/``, module counts by ``tests/core/test_import_rules.py``.
 """
@@ -77,7 +77,7 @@ def test_a_warm_turn_makes_few_system_calls(tmp_path: Path) -> None:
 
 
 async def steps_of_a_turn(home: Path, messages: int) -> int:
-    """How many functions a warm turn calls, in Python and out of it, after so many messages."""
+    """Count the functions that a warm turn calls, Python and built-in, after this many messages."""
     steps = 0
 
     def step(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""A channel that cannot hear, or cannot start, is told of where a person looks: in the log at once, and in its state."""
+"""A channel that cannot receive, or cannot start, is reported at once in the log, and in its state."""
 
 import asyncio
 import json
@@ -36,11 +36,11 @@ async def test_webhook_mode_without_the_listener_has_failed_and_names_what_is_mi
                 return next(one.state for one in serving.report().channels if one.name == "telegram")
 
             await until(lambda: state().state in ("up", "failed"))
-            told = state()
+            reported = state()
             stop.set()
             await running
-    assert told.state == ("up" if listens else "failed")
-    assert ("channels.http" in told.detail) is not listens
+    assert reported.state == ("up" if listens else "failed")
+    assert ("channels.http" in reported.detail) is not listens
     assert (
         any("channels.telegram.mode" in line and "channels.http" in line for line in harness.log_lines)
         is not listens
@@ -75,7 +75,7 @@ async def test_a_port_that_is_taken_is_in_the_log_at_the_first_try(tmp_path):
     assert "gateway.port" in line and "Retrying" in line
 
 
-def test_what_a_channel_that_is_up_has_to_say_stands_in_the_table():
+def test_what_a_channel_that_is_up_has_to_say_is_in_the_table():
     row = {"channel": "http", "account": "default", "state": "up", "lastFrameAt": None, "reconnects": 0}
     said = [
         {**row, "detail": detail, "lastError": error} for detail, error in (("http://x:1", ""), ("", "late"))

@@ -23,7 +23,7 @@ OPEN = {"channels": {"fake": {"allowFrom": ["u1"], "groups": {"g1": {}}}}, "owne
 
 
 class Commands:
-    """A plugin that brings chat commands."""
+    """A plugin that registers chat commands."""
 
     def __init__(self, *commands: Any) -> None:
         self.commands = commands
@@ -219,7 +219,7 @@ HINTS = [(name, id) for id, about in FIRST_PARTY.items() for name in about.get("
 
 
 @pytest.mark.parametrize(("name", "plugin"), HINTS)
-async def test_a_command_whose_plugin_is_not_in_use_says_which_one_brings_it(
+async def test_a_command_whose_plugin_is_not_in_use_says_which_one_provides_it(
     tmp_path: Path, name: str, plugin: str
 ) -> None:
     (tmp_path / "config.yaml").write_text(f"plugins: {{entries: {{{plugin}: {{enabled: false}}}}}}")

@@ -21,7 +21,7 @@ def keyed(*answers) -> FakeProvider:
 
 
 def used(model: FakeProvider) -> list[str]:
-    return [f"{heard.request.model} {heard.request.credential.name}" for heard in model.requests]
+    return [f"{recorded.request.model} {recorded.request.credential.name}" for recorded in model.requests]
 
 
 async def type_in(harness: Harness, line: str) -> str | None:
@@ -43,7 +43,7 @@ async def type_in(harness: Harness, line: str) -> str | None:
         ("", "", ""),
     ],
 )
-def test_the_key_stands_behind_the_last_at_and_a_number_there_is_a_snapshot(text: str, model: str, key: str):
+def test_the_key_follows_the_last_at_and_a_number_there_is_a_snapshot(text: str, model: str, key: str):
     assert split_key(text) == (model, key)
 
 
@@ -75,7 +75,7 @@ async def test_another_model_takes_the_choice_back_and_an_alias_may_have_one():
     assert used(model) == ["small work", "m1 home"]
 
 
-async def test_a_chosen_key_that_fails_is_stood_in_for_by_the_others():
+async def test_a_chosen_key_that_fails_is_replaced_by_the_others():
     model = keyed(SLOW, says("fine"), says("fine"))
     async with Harness(model) as harness:
         await type_in(harness, "/model fake/m1@work")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from core.source import ROOT
 from environments import Environment, projects
-from third_party import Machine, Said, brings, installed
+from third_party import Machine, Said, installed, plugin_code
 
 NOTES = """
 import typer
@@ -39,7 +39,7 @@ MANIFEST = {
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """A machine with the plugin ``acme``, which brings commands."""
+    """A machine with the plugin ``acme``, which registers commands."""
     site = tmp_path / "site"
     site.mkdir()
     machine = Machine(tmp_path, [installed(site, "acme", NOTES, MANIFEST)])
@@ -59,9 +59,9 @@ def test_a_name_that_is_taken_stays_with_core_and_with_the_operators_plugin(mach
         assert "hijacked" not in machine.claw(*words).out
 
 
-def test_a_command_that_is_declared_and_not_brought_is_a_fault_of_its_plugin(machine):
-    told = machine.claw("plugins", "gone")
-    assert (told.code, "acme" in told.line, "plugins gone" in told.line) == (4, True, True)
+def test_a_command_that_is_declared_and_not_provided_is_a_fault_of_its_plugin(machine):
+    result = machine.claw("plugins", "gone")
+    assert (result.code, "acme" in result.line, "plugins gone" in result.line) == (4, True, True)
 
 
 def test_the_list_of_commands_is_made_from_manifests(machine):
@@ -72,8 +72,8 @@ def test_the_list_of_commands_is_made_from_manifests(machine):
 
     english, chinese = machine.claw("--help").out, machine.claw("--help", LANG="zh_CN.UTF-8").out
 
-    assert "Notes of yours." in english and "Say what is wrong here" in english and "聊天" not in english
-    assert "你的笔记。" in chinese and "说明这里有什么问题" in chinese and "在此终端与智能体对话" in chinese
+    assert "Notes of yours." in english and "Check the installation" in english and "聊天" not in english
+    assert "你的笔记。" in chinese and "检查安装和配置" in chinese and "在此终端与智能体对话" in chinese
     assert "Look twice." in machine.claw("plugins", "--help").out
     assert not [*machine.path[0].rglob("*.ran")]
 
@@ -120,9 +120,9 @@ def test_administration_whose_files_changed_runs_all_the_same_and_says_so(tmp_pa
     machine = Machine(tmp_path, [site])
     (machine.home / "pylock.toml").write_text(f'[tool.claw.records]\nclaw-admin = "{"0" * 64}"\n')
 
-    told = machine.claw("plugins", "verify")
-    assert (told.code, "claw_admin-0.1.0.dist-info/RECORD: " in told.out) == (1, True)
-    assert "plugin admin is quarantined" in told.line
+    result = machine.claw("plugins", "verify")
+    assert (result.code, "claw_admin-0.1.0.dist-info/RECORD: " in result.out) == (1, True)
+    assert "plugin admin is quarantined" in result.line
     assert "quarantined" in machine.claw("plugins", "list").out
     assert machine.claw("plugins", "lock", "--accept").code == 0
     assert machine.claw("status").err == ""
@@ -130,21 +130,21 @@ def test_administration_whose_files_changed_runs_all_the_same_and_says_so(tmp_pa
 
 def test_a_third_party_is_not_run_when_the_lock_cannot_be_read(machine):
     (machine.home / "pylock.toml").write_text("no lock at all [")
-    told = machine.claw("notes", "list")
-    assert (told.code, told.out, "the lock cannot be used" in told.line) == (1, "", True)
+    result = machine.claw("notes", "list")
+    assert (result.code, result.out, "the lock cannot be used" in result.line) == (1, "", True)
 
 
-def test_only_our_own_distributions_may_bring_commands_for_operators(tmp_path):
+def test_only_our_own_distributions_may_provide_commands_for_operators(tmp_path):
     site = tmp_path / "site"
     site.mkdir()
-    code = brings("acme_status") + NOTES
+    code = plugin_code("acme_status") + NOTES
     machine = Machine(tmp_path, [installed(site, "acme", code, {**MANIFEST, "operator": True})])
     machine.configured("plugins: {entries: {acme: {enabled: false}}}\n")
 
-    told = machine.claw("notes", "list")
+    result = machine.claw("notes", "list")
 
-    assert told.code == 2
-    assert "is part of plugin acme, which is disabled" in told.line
+    assert result.code == 2
+    assert "is part of plugin acme, which is disabled" in result.line
 
 
 # A package that is not installed
@@ -165,10 +165,10 @@ def without_admin(environment: Environment, *words: str) -> Said:
     "words", ["doctor", "status", "policy show", "plugins install x", "plugins enable x", "init"]
 )
 def test_a_command_of_a_missing_package_names_the_package(elsewhere, words):
-    told = without_admin(elsewhere, *words.split())
+    result = without_admin(elsewhere, *words.split())
     name = " ".join(words.split()[: 2 if words.startswith("plugins") else 1])
-    assert (told.code, told.out) == (2, "")
-    assert told.line == f"claw: claw {name} comes with claw-admin. pip install claw-admin"
+    assert (result.code, result.out) == (2, "")
+    assert result.line == f"claw: claw {name} comes with claw-admin. pip install claw-admin"
 
 
 def test_a_misspelt_command_of_a_missing_package_gets_the_nearest(elsewhere):
@@ -182,4 +182,4 @@ def test_without_administration_claw_chats_lists_and_explains(elsewhere):
     assert (listed.code, "offline" in listed.out, "admin" in listed.out) == (0, True, False)
     explained = without_admin(elsewhere, "tools", "explain", "read")
     assert (explained.code, explained.out.startswith("read: available")) == (0, True)
-    assert "Say what is wrong here" not in without_admin(elsewhere, "--help").out
+    assert "Check the installation" not in without_admin(elsewhere, "--help").out

@@ -209,7 +209,7 @@ async def test_another_model_may_write_the_summaries():
     model = Model()
     other = Model(summary="BY ANOTHER")
     other.name = "other"
-    async with Harness(model, spares=[other], config=settings(model="other/m9")) as harness:
+    async with Harness(model, fallbacks=[other], config=settings(model="other/m9")) as harness:
         await talk(harness, 12)
 
         assert model.summaries == []
@@ -265,17 +265,17 @@ async def test_in_safeguard_mode_the_file_keeps_the_past_when_no_model_can_summa
         assert "AB-1234" in words(model.turns[-1])[0]  # made without a model, in memory only
 
 
-async def test_spare_models_count_too_three_calls_and_no_more():
+async def test_fallback_models_count_too_three_calls_and_no_more():
     down = ProviderError("down", reason="server", retryable=True)
-    model, spare = Model(summary=down), Model(summary=down)
-    spare.name = "spare"
+    model, fallback = Model(summary=down), Model(summary=down)
+    fallback.name = "spare"
     config = settings(timeoutSeconds=0.5)
     config["agents"]["defaults"]["model"] = {"primary": "fake/m1", "fallbacks": ["spare/m2"]}
-    async with Harness(model, spares=[spare], config=config) as harness:
+    async with Harness(model, fallbacks=[fallback], config=config) as harness:
         await talk(harness, 7)
 
         assert len(records(harness)) == 1
-        assert len(model.summaries) + len(spare.summaries) <= 3
+        assert len(model.summaries) + len(fallback.summaries) <= 3
 
 
 # --- a service that says: too long ---
@@ -389,9 +389,14 @@ async def test_the_same_from_the_command_line(tmp_path):
         return CliRunner().invoke(app, ["sessions", "compact", *words])
 
     done = await asyncio.to_thread(claw, "main", "--focus", "doors", "--json")
-    told = json.loads(done.stdout)
-    assert (told["key"], told["compacted"], told["by"], told["focus"]) == (KEY, True, "cut", "doors")
-    assert told["tokensAfter"] < told["tokensBefore"]
+    document = json.loads(done.stdout)
+    assert (document["key"], document["compacted"], document["by"], document["focus"]) == (
+        KEY,
+        True,
+        "cut",
+        "doors",
+    )
+    assert document["tokensAfter"] < document["tokensBefore"]
 
     assert "older messages" in (await asyncio.to_thread(claw, "main")).stdout
     assert (await asyncio.to_thread(claw, "nobody")).exit_code != 0
@@ -614,7 +619,7 @@ async def test_what_a_command_says_at_length_is_shown_in_part_and_can_be_read_fu
 # --- in a chat ---
 
 
-async def test_a_chat_is_told_with_the_answer_that_the_past_was_made_shorter(tmp_path):
+async def test_a_chat_is_notified_with_the_answer_that_the_past_was_made_shorter(tmp_path):
     channel, model = FakeChannel(), Model()
     config = {**OPEN, **settings()}
     async with served(model, channel, home=tmp_path, config=config):

@@ -24,7 +24,7 @@ GOOD = History(
 
 
 def only(appends=GOOD.appends, reads=GOOD.reads, log=LOG):
-    """What is wrong with a history, each kind once."""
+    """Return the kinds of errors in a history, each once."""
     return {fault.partition(":")[0] for fault in faults(History(appends, reads, log))}
 
 
@@ -33,7 +33,7 @@ def test_a_good_history_has_no_fault_and_an_append_that_died_may_be_there_or_not
     assert only(log=(*LOG, "died")) == set()
 
 
-def test_two_at_the_same_time_may_stand_in_either_order():
+def test_two_at_the_same_time_may_be_in_either_order():
     assert only(reads=(), log=("b", "a", "c")) == set()
 
 
@@ -42,7 +42,7 @@ def test_what_was_acknowledged_and_is_not_there_is_lost():
 
 
 @pytest.mark.parametrize("log", [(*LOG, "a"), (*LOG, "died", "died")])
-def test_what_stands_there_twice_is_a_fault_acknowledged_or_not(log):
+def test_what_is_there_twice_is_a_fault_acknowledged_or_not(log):
     assert "twice" in only(reads=(), log=log)
 
 
@@ -50,7 +50,7 @@ def test_what_nobody_wrote_is_invented():
     assert only(log=(*LOG, "x")) == {"invented"}
 
 
-def test_who_began_when_another_had_ended_stands_behind_it():
+def test_who_began_when_another_had_ended_follows_it():
     assert only(reads=(), log=("a", "c", "b")) == {"back in time"}
 
 

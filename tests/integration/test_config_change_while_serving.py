@@ -1,4 +1,4 @@
-"""What a new configuration and a stop leave alone: turns that run, the other account of a plugin, questions of nobody."""
+"""A new configuration and a stop do not affect running turns, the other account of a plugin, or other questions."""
 
 import asyncio
 
@@ -42,8 +42,8 @@ class Slow(FakeProvider):
         self.closed = True
 
 
-class Anew:
-    """A plugin that makes its provider anew for each configuration."""
+class NewProvider:
+    """A plugin that creates a new provider for each configuration."""
 
     def __init__(self):
         self.made = []
@@ -55,7 +55,7 @@ class Anew:
 
 
 async def test_a_turn_that_runs_keeps_what_it_uses_to_its_end_and_that_is_closed_after_it(tmp_path):
-    channel, plugin = FakeChannel(), Anew()
+    channel, plugin = FakeChannel(), NewProvider()
     slow = {"agents": {"defaults": {"model": "slow/m1"}}}
     plugins = {"channels": Channels(channel), "slow": plugin}
     harness = Harness(FakeProvider(), home=tmp_path, config={**OPEN, **slow}, plugins=plugins)

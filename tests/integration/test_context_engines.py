@@ -61,7 +61,7 @@ class Broken(Engine):
 
 
 class Plugin:
-    """A plugin that brings one engine."""
+    """A plugin that registers one engine."""
 
     def __init__(self, engine: Any) -> None:
         self.engine = engine
@@ -71,9 +71,11 @@ class Plugin:
         return [self.engine]
 
 
-def harness(model: FakeProvider, engine: Engine, brought: Sequence[Any] = (), **config: Any) -> Harness:
+def harness(model: FakeProvider, engine: Engine, more_tools: Sequence[Any] = (), **config: Any) -> Harness:
     slots = {"plugins": {"slots": {"context": engine.name}}}
-    return Harness(model, plugins={"acme-context": Plugin(engine)}, tools=brought, config={**slots, **config})
+    return Harness(
+        model, plugins={"acme-context": Plugin(engine)}, tools=more_tools, config={**slots, **config}
+    )
 
 
 async def compacted(claw: Harness, focus: str = "") -> str:
@@ -146,11 +148,11 @@ async def test_without_the_plugin_a_long_conversation_is_answered_with_the_newes
         assert claw.app.registry.engine is None
         for number in range(12):
             assert (await claw.send(f"{number} {LONG}")).text == "fine"
-        told = [event.text for event in claw.events if isinstance(event, Notice)]
+        notices = [event.text for event in claw.events if isinstance(event, Notice)]
     last = model.requests[-1].request.messages
     assert last[-1].content[0].text.startswith("11 ") and not last[0].content[0].text.startswith("0 ")
     assert isinstance(last[0], User) and pair(last).messages == last
-    assert any("not sent to the model" in line for line in told)
+    assert any("not sent to the model" in line for line in notices)
 
 
 async def test_without_the_plugin_a_call_is_never_separated_from_its_result():
@@ -191,7 +193,7 @@ async def test_without_the_plugin_too_long_a_conversation_names_the_package_that
     assert "claw-context" in (failed.value.fix or "")
 
 
-async def test_without_the_plugin_compact_names_the_package_that_brings_it():
+async def test_without_the_plugin_compact_names_the_package_that_provides_it():
     async with Harness(FakeProvider(), config=ALONE) as claw:
         with pytest.raises(UsageError, match="claw-context") as refused:
             await compacted(claw)

@@ -1,4 +1,4 @@
-"""What a death in the middle of a turn leaves is put together again: found by the kill rig, each held here by itself."""
+"""Recovery after a crash in the middle of a turn: the cases that the kill rig found, one test each."""
 
 import asyncio
 
@@ -36,31 +36,31 @@ class Editing(FakeChannel):
         return (text,)
 
 
-async def leave_first_words(channel: Editing) -> tuple[str, ...]:
-    """What a killed process showed of ``turn-1``; answers with where it stands."""
+async def leave_partial_reply(channel: Editing) -> tuple[str, ...]:
+    """Show a part of ``turn-1`` as a killed process did; return the ids of its messages."""
     writer = channel.stream(Outbound("turn-1", channel.address(), "", answers="m0"))
     await writer.show("the wh")
     await channel.until_shown()
     return writer.shown
 
 
-async def all_paid(harness: Harness, channel: FakeChannel) -> list[str]:
-    """What people see once a start has sent all that is owed."""
+async def shown_after_delivery(harness: Harness, channel: FakeChannel) -> list[str]:
+    """Return the visible messages once a start has sent all pending replies."""
     async with serve(harness), asyncio.timeout(20):
         while harness.app.runtime.turn_log.pending_replies():
             await asyncio.sleep(0.02)
         return channel.shown
 
 
-async def leave_a_turn(home, *texts: str, told: int = 1) -> None:
-    """What a killed process leaves: a turn that took all of ``texts``, of which ``told`` are in its session."""
+async def leave_a_turn(home, *texts: str, recorded: int = 1) -> None:
+    """Leave the state of a killed process: a turn with all of ``texts``, of which ``recorded`` are in its session."""
     harness = Harness(FakeProvider(), channels=[FakeChannel()], home=home)
     runtime = harness.app.runtime
     accepted = [runtime.turn_log.accept(wrote(number, text)) for number, text in enumerate(texts)]
     key = "agent:default:fake:direct:user-1"
     runtime.turn_log.began("turn-1", key, [one.number for one in accepted])
     session = await runtime.sessions.open(key, "default")
-    for one in accepted[:told]:
+    for one in accepted[:recorded]:
         session.append(User((Text(one.inbound.text),), source=str(one.number)))
     session.release()
     await harness.close()
@@ -97,8 +97,8 @@ async def test_a_turn_that_is_taken_up_behind_its_first_model_call_has_had_its_t
         assert model.requests[0].request.tool_choice == ("auto" if behind else "required")
 
 
-async def test_what_had_joined_a_turn_and_was_not_written_down_is_told_to_the_model(tmp_path):
-    await leave_a_turn(tmp_path, "the first", "and the second", told=1)
+async def test_what_had_joined_a_turn_and_was_not_written_down_is_sent_to_the_model(tmp_path):
+    await leave_a_turn(tmp_path, "the first", "and the second", recorded=1)
 
     channel, model = FakeChannel(), FakeProvider(says("both"))
     harness = Harness(model, channels=[channel], home=tmp_path)
@@ -109,7 +109,7 @@ async def test_what_had_joined_a_turn_and_was_not_written_down_is_told_to_the_mo
 
 
 async def test_a_turn_that_was_begun_is_not_dropped_by_the_messages_that_wait_behind_it(tmp_path):
-    await leave_a_turn(tmp_path, "the first", told=0)
+    await leave_a_turn(tmp_path, "the first", recorded=0)
     harness = Harness(FakeProvider(), channels=[FakeChannel()], home=tmp_path)
     for number in range(1, 8):
         harness.app.runtime.turn_log.accept(wrote(number, f"later {number}"))
@@ -147,9 +147,9 @@ async def test_a_whole_answer_is_sent_when_somebody_writes_while_it_is_being_fin
 
 
 async def test_a_first_post_that_was_not_noted_is_found_again_and_becomes_the_answer(tmp_path):
-    await leave_a_turn(tmp_path, "tell me", told=0)
+    await leave_a_turn(tmp_path, "tell me", recorded=0)
     channel, model = Editing(), FakeProvider(says("the whole answer"))
-    await leave_first_words(channel)
+    await leave_partial_reply(channel)
     harness = Harness(model, channels=[channel], home=tmp_path)
     harness.app.runtime.turn_log.record_streamed("turn-1", ())
     async with serve(harness):
@@ -159,15 +159,15 @@ async def test_a_first_post_that_was_not_noted_is_found_again_and_becomes_the_an
 
 
 async def test_an_answer_whose_first_words_were_not_noted_is_found_again_and_finished_in_its_place(tmp_path):
-    await leave_a_turn(tmp_path, "tell me", told=0)
+    await leave_a_turn(tmp_path, "tell me", recorded=0)
     channel = Editing()
-    await leave_first_words(channel)
+    await leave_partial_reply(channel)
     harness = Harness(FakeProvider(), channels=[channel], home=tmp_path)
     journal = harness.app.runtime.turn_log
     journal.record_streamed("turn-1", ())
     whole = Outbound("turn-1", channel.address(), "the whole answer", answers="m0")
     journal.ended("turn-1", "delivered", [whole, Outbound("turn-1:1", channel.address(), "and more")])
-    assert await all_paid(harness, channel) == ["the whole answer", "and more"]
+    assert await shown_after_delivery(harness, channel) == ["the whole answer", "and more"]
 
 
 class Parted(Editing):
@@ -178,7 +178,7 @@ class Parted(Editing):
 
 
 async def leave_two_messages(channel: Parted) -> tuple[str, ...]:
-    """What a killed process showed of an answer: a whole message and a part of the next one."""
+    """Show a part of an answer as a killed process did: one whole message and a part of the next."""
     writer = channel.stream(Outbound("turn-1", channel.address(), "", answers="m0"))
     await writer.show("the whole|and mo")
     await channel.until_shown(2)
@@ -187,7 +187,7 @@ async def leave_two_messages(channel: Parted) -> tuple[str, ...]:
 
 
 async def test_a_second_message_that_was_not_noted_is_found_again_by_the_turn_that_is_taken_up(tmp_path):
-    await leave_a_turn(tmp_path, "tell me", told=0)
+    await leave_a_turn(tmp_path, "tell me", recorded=0)
     channel = Parted()
     ids = await leave_two_messages(channel)
     harness = Harness(FakeProvider(says("the whole|and more")), channels=[channel], home=tmp_path)
@@ -198,8 +198,8 @@ async def test_a_second_message_that_was_not_noted_is_found_again_by_the_turn_th
                 await asyncio.sleep(0.02)
 
 
-async def test_a_second_message_that_was_not_noted_is_found_again_by_what_is_owed(tmp_path):
-    await leave_a_turn(tmp_path, "tell me", told=0)
+async def test_a_second_message_that_was_not_noted_is_found_again_by_what_is_pending(tmp_path):
+    await leave_a_turn(tmp_path, "tell me", recorded=0)
     channel = Parted()
     ids = await leave_two_messages(channel)
     harness = Harness(FakeProvider(), channels=[channel], home=tmp_path)
@@ -212,10 +212,10 @@ async def test_a_second_message_that_was_not_noted_is_found_again_by_what_is_owe
         Outbound("turn-1:2", channel.address(), "!"),
     ]
     journal.ended("turn-1", "delivered", rows)
-    assert await all_paid(harness, channel) == ["the whole", "and more", "!"]
+    assert await shown_after_delivery(harness, channel) == ["the whole", "and more", "!"]
 
 
-async def test_before_a_second_message_stands_it_is_noted_that_one_may(tmp_path):
+async def test_before_a_second_message_is_posted_it_is_noted_that_one_may(tmp_path):
     class Silent(Parted):
         async def send(self, outbound: Outbound):
             if outbound.key.endswith(":1"):
@@ -241,20 +241,20 @@ async def test_before_a_second_message_stands_it_is_noted_that_one_may(tmp_path)
 
 
 async def test_a_death_between_finding_the_first_words_and_finishing_them_leaves_one_answer(tmp_path):
-    await leave_a_turn(tmp_path, "tell me", told=0)
+    await leave_a_turn(tmp_path, "tell me", recorded=0)
     channel = Editing()
-    shown = await leave_first_words(channel)
+    shown = await leave_partial_reply(channel)
     harness = Harness(FakeProvider(), channels=[channel], home=tmp_path)
     journal = harness.app.runtime.turn_log
     journal.record_streamed("turn-1", shown)
     journal.ended("turn-1", "delivered", [Outbound("turn-1", channel.address(), "the whole answer")])
-    assert await all_paid(harness, channel) == ["the whole answer"]
+    assert await shown_after_delivery(harness, channel) == ["the whole answer"]
 
 
 async def test_half_an_answer_becomes_the_notice_when_a_turn_is_given_up(tmp_path):
-    await leave_a_turn(tmp_path, "tell me", told=0)
+    await leave_a_turn(tmp_path, "tell me", recorded=0)
     channel = Editing()
-    await leave_first_words(channel)
+    await leave_partial_reply(channel)
     harness = Harness(FakeProvider(), channels=[channel], home=tmp_path)
     journal = harness.app.runtime.turn_log
     for _ in range(2):
@@ -268,7 +268,7 @@ async def test_half_an_answer_becomes_the_notice_when_a_turn_is_given_up(tmp_pat
 
 
 @pytest.mark.parametrize("deaths", [1, 2, 3])
-async def test_a_turn_is_begun_three_times_at_most_and_then_its_sender_hears_of_it(tmp_path, deaths):
+async def test_a_turn_is_begun_three_times_at_most_and_then_its_sender_is_notified(tmp_path, deaths):
     await leave_a_turn(tmp_path, "tell me")
     harness = Harness(FakeProvider(), channels=[FakeChannel()], home=tmp_path)
     for _ in range(deaths - 1):
@@ -278,11 +278,11 @@ async def test_a_turn_is_begun_three_times_at_most_and_then_its_sender_hears_of_
     channel, model = FakeChannel(), FakeProvider(says("here you are"))
     harness = Harness(model, channels=[channel], home=tmp_path)
     async with serve(harness):
-        [told] = await channel.until_shown()
+        [recorded] = await channel.until_shown()
     if deaths < 3:
-        assert told == "here you are"
+        assert recorded == "here you are"
     else:
-        assert "claw stopped 3 times" in told and model.requests == []
+        assert "claw stopped 3 times" in recorded and model.requests == []
     database = Database(tmp_path / "state.db")
     journal = Journal(database)
     assert journal.unfinished() == ()

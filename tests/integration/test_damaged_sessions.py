@@ -1,4 +1,4 @@
-"""Whatever happens to the bytes of a conversation's file: it opens, it loses no line that was not touched, it goes on.
+"""A damaged conversation file opens, loses no undamaged line, and continues.
 
 A damage is made from a number, so a failure names it. A sample is run; ``--full`` runs the figure of the plan.
 """
@@ -112,7 +112,7 @@ def in_order(wanted, found):
 
 
 def check_what_is_left(session, data, records):
-    """Every line that still stands whole is there, in its order; and in the model's sight."""
+    """Every undamaged line is there, in its order, and in the requests to the model."""
     whole = list(dict.fromkeys(line for line in lines_of(data) if line in records))
     loaded = [replace(entry, parent_id=None) for entry in session.entries]
     assert in_order([records[line] for line in whole], loaded), "an untouched line is lost"
@@ -121,8 +121,8 @@ def check_what_is_left(session, data, records):
         assert in_order(said, session.unpaired_messages), "an untouched line is out of sight"
 
 
-def check_what_is_told(session, data, before):
-    """A line that cannot be read is told, and then the file as it was is kept, every byte."""
+def check_messages(session, data, before):
+    """A line that cannot be read is reported, and a copy of the damaged file is kept, every byte."""
     beside = [
         path
         for path in session.path.parent.glob(f"{session.path.name}.*")
@@ -153,9 +153,9 @@ async def one_damage(sessions, number, data, records):
 
     session = await sessions.open(KEY, "a")
     check_what_is_left(session, data, records)
-    check_what_is_told(session, data, records)
+    check_messages(session, data, records)
     check_that_it_can_be_looked_at(session, data)
-    loaded, heard = list(session.entries), session.append(User((Text("still there?"),)))
+    loaded, appended = list(session.entries), session.append(User((Text("still there?"),)))
     assert refused(session.messages, number) == ""
     session.append(Assistant((Text("yes"),), model="fake/m1"))
     session.release()
@@ -164,7 +164,7 @@ async def one_damage(sessions, number, data, records):
     again = await sessions.open(KEY, "a")
     assert again.notices == ()
     assert list(again.entries[:-2]) == loaded
-    assert again.entries[-2].id == heard
+    assert again.entries[-2].id == appended
     assert [message.content for message in again.messages[-2:]] == [
         (Text("still there?"),),
         (Text("yes"),),

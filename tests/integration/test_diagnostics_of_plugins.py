@@ -37,32 +37,34 @@ def a_machine(tmp_path: Path, check: str = LAMP, members: str = "", config: str 
 
 
 def findings(machine: Machine, *words: str) -> tuple[int, list[dict[str, Any]]]:
-    told = machine.claw("doctor", "--json", *words)
-    return told.code, [one for one in json.loads(told.out)["findings"] if one["about"] in ("lamp", "acme")]
+    result = machine.claw("doctor", "--json", *words)
+    return result.code, [
+        one for one in json.loads(result.out)["findings"] if one["about"] in ("lamp", "acme")
+    ]
 
 
 @pytest.mark.parametrize("check", [LAMP, f"async {LAMP}"])
-def test_what_a_third_party_finds_is_told(tmp_path, check):
+def test_what_a_third_party_finds_is_reported(tmp_path, check):
     code, [one] = findings(a_machine(tmp_path, check))
     assert (code, one["about"], one["kind"], one["grave"]) == (1, "lamp", "dark", True)
     assert (one["problem"], one["mend"]) == ("out, online False", "replace it")
 
 
 @pytest.mark.parametrize(
-    ("check", "told"),
+    ("check", "result"),
     [
         ("def check(self, context): raise RuntimeError('the lamp fell')", "the lamp fell"),
         ("async def check(self, context): raise SystemExit('the lamp fell')", "the lamp fell"),
         ("def check(self, context): return 7", "int"),
     ],
 )
-def test_a_check_that_raises_is_a_finding_about_its_plugin_and_the_others_are_asked(tmp_path, check, told):
+def test_a_check_that_raises_is_a_finding_about_its_plugin_and_the_others_are_asked(tmp_path, check, result):
     machine = a_machine(tmp_path, check, config="agents: {defaults: {model: anthropic/claude-x}}\n")
 
     code, [one] = findings(machine)
 
     assert (code, one["about"], one["kind"]) == (1, "acme", "check")
-    assert "acme-lamp" in one["problem"] and told in one["problem"]
+    assert "acme-lamp" in one["problem"] and result in one["problem"]
     others = json.loads(machine.claw("doctor", "--json").out)["findings"]
     assert "key" in [one["kind"] for one in others], "that of claw-models"
 
@@ -98,8 +100,8 @@ def test_a_check_of_channels_is_told_which_channel_is_meant(tmp_path):
 def test_a_plugin_adds_facts_to_the_status_and_replaces_none(tmp_path):
     members = "def status(self, context): return {'lamp': 'dark', 'home': 'elsewhere'}"
     machine = a_machine(tmp_path, members=members)
-    told = machine.claw("status").out
-    assert "lamp: dark\n" in told and f"home: {machine.home}\n" in told
+    result = machine.claw("status").out
+    assert "lamp: dark\n" in result and f"home: {machine.home}\n" in result
 
 
 def test_doctor_and_status_leave_the_home_as_it_is(tmp_path):

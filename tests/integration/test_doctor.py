@@ -1,4 +1,4 @@
-"""``claw plugins doctor`` and ``claw doctor``: what is wrong is found, named, and mended where that is safe."""
+"""``claw plugins doctor`` and ``claw doctor``: problems are found, named, and fixed where that is safe."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from claw_admin.doctor.plugin_checks import format_import_chain
 from claw_admin.doctor.probe import ImportTime, ProbeResult, heaviest_chain, parse_import_times
-from third_party import TOOL, Machine, brings, installed
+from third_party import TOOL, Machine, installed, plugin_code
 
 MANIFEST: dict[str, Any] = {
     "kinds": ["tool"],
@@ -57,16 +57,16 @@ def kinds(found: list[dict[str, Any]], grave: bool = True) -> list[str]:
 
 
 def test_a_sound_plugin_has_nothing_wrong(tmp_path):
-    machine = a_machine(tmp_path, brings("acme_status"), MANIFEST)
+    machine = a_machine(tmp_path, plugin_code("acme_status"), MANIFEST)
 
     code, found = findings(machine)
 
     assert (code, found) == (0, [])
 
 
-def test_what_the_code_brings_is_held_against_the_manifest(tmp_path):
+def test_what_the_code_provides_is_held_against_the_manifest(tmp_path):
     tools = [{"name": "acme_status", "optional": True}, {"name": "acme_gone"}]
-    code = brings("acme_status") + TOOL.format(name="acme_secret", body="return ''", options="").replace(
+    code = plugin_code("acme_status") + TOOL.format(name="acme_secret", body="return ''", options="").replace(
         "return [acme_secret]", "return [acme_status, acme_secret]"
     )
     machine = a_machine(tmp_path, code, {"kinds": ["tool"], "tools": tools})
@@ -74,10 +74,10 @@ def test_what_the_code_brings_is_held_against_the_manifest(tmp_path):
     exit_code, found = findings(machine)
 
     assert exit_code == 1
-    told = {one["kind"]: one["problem"] for one in found}
-    assert "acme_secret" in told["undeclared"]
-    assert "acme_gone" in told["absent"]
-    assert "optional" in told["differs"]
+    reported = {one["kind"]: one["problem"] for one in found}
+    assert "acme_secret" in reported["undeclared"]
+    assert "acme_gone" in reported["absent"]
+    assert "optional" in reported["differs"]
 
 
 def test_a_plugin_that_cannot_be_imported_is_named_with_its_cause(tmp_path):
@@ -115,7 +115,7 @@ def test_a_plugin_that_ends_the_process_ends_only_its_own(tmp_path, code):
     ],
 )
 def test_what_it_touches_and_does_not_declare_is_seen(tmp_path, act, named):
-    machine = a_machine(tmp_path, f"{act}\n{brings('acme_status')}")
+    machine = a_machine(tmp_path, f"{act}\n{plugin_code('acme_status')}")
 
     code, found = findings(machine)
 
@@ -128,7 +128,7 @@ def test_what_it_touches_and_does_not_declare_is_seen(tmp_path, act, named):
 def test_what_it_declares_it_may_touch(tmp_path, network):
     act = "import socket\ntry: socket.create_connection(('localhost', 9), 0.1)\nexcept OSError: pass"
     machine = a_machine(
-        tmp_path, f"{act}\n{brings('acme_status')}", {**MANIFEST, "capabilities": {"network": network}}
+        tmp_path, f"{act}\n{plugin_code('acme_status')}", {**MANIFEST, "capabilities": {"network": network}}
     )
 
     code, found = findings(machine)
@@ -137,8 +137,8 @@ def test_what_it_declares_it_may_touch(tmp_path, network):
     assert code == bool(found)
 
 
-def test_a_deprecated_call_of_its_own_is_told(tmp_path):
-    code = f"import warnings\nwarnings.warn('use acme2', DeprecationWarning, stacklevel=1)\n{brings('acme_status')}"
+def test_a_deprecated_call_of_its_own_is_reported(tmp_path):
+    code = f"import warnings\nwarnings.warn('use acme2', DeprecationWarning, stacklevel=1)\n{plugin_code('acme_status')}"
     exit_code, found = findings(a_machine(tmp_path, code))
 
     [one] = found
@@ -147,16 +147,18 @@ def test_a_deprecated_call_of_its_own_is_told(tmp_path):
     assert "__init__.py:2" in one["problem"]
 
 
-def test_missing_variables_tools_that_sleep_and_a_range_without_end_are_told_and_count_for_nothing(tmp_path):
+def test_missing_variables_tools_that_sleep_and_a_range_without_end_are_reported_and_count_for_nothing(
+    tmp_path,
+):
     tools = [{"name": "acme_status", "description": "Say how it is.", "optional": True}]
     manifest = {"kinds": ["tool"], "tools": tools, "env": ["ACME_KEY"], "api": ">=1"}
-    machine = a_machine(tmp_path, brings("acme_status", options="optional=True"), manifest)
+    machine = a_machine(tmp_path, plugin_code("acme_status", options="optional=True"), manifest)
 
     code, found = findings(machine)
     assert (code, sorted(kinds(found, grave=False))) == (0, ["api", "env", "optional"])
 
-    mend = next(one["mend"] for one in found if one["kind"] == "optional")
-    assert machine.claw(*mend.replace("'", "").split()[1:]).code == 0
+    fix = next(one["mend"] for one in found if one["kind"] == "optional")
+    assert machine.claw(*fix.replace("'", "").split()[1:]).code == 0
     assert sorted(kinds(findings(machine, ACME_KEY="x")[1], grave=False)) == ["api"]
 
 
@@ -177,11 +179,11 @@ def test_a_setting_that_is_missing_is_found_before_the_code_is_there_and_in_it(t
 
 def test_a_tool_with_an_unsound_schema_is_named_by_every_command(tmp_path):
     tools = [{"name": "acme_status", "parameters": {"type": "array"}}]
-    machine = a_machine(tmp_path, brings("acme_status"), {"kinds": ["tool"], "tools": tools})
+    machine = a_machine(tmp_path, plugin_code("acme_status"), {"kinds": ["tool"], "tools": tools})
 
-    told = machine.claw("doctor")
-    assert told.code == 1
-    assert "its tool acme_status is withheld" in told.out
+    reported = machine.claw("doctor")
+    assert reported.code == 1
+    assert "its tool acme_status is withheld" in reported.out
 
     explained = machine.claw("tools", "explain", "acme_status")
     assert explained.code == 1
@@ -189,14 +191,14 @@ def test_a_tool_with_an_unsound_schema_is_named_by_every_command(tmp_path):
 
 
 def test_without_a_manifest_it_says_what_that_costs(tmp_path):
-    code, found = findings(a_machine(tmp_path, brings("acme_status"), None))
+    code, found = findings(a_machine(tmp_path, plugin_code("acme_status"), None))
 
     assert (code, kinds(found, grave=False)) == (0, ["manifest"])
     assert " ms" in found[0]["problem"]
 
 
 def test_a_slow_import_is_measured_and_its_chain_named_and_a_budget_holds_it(tmp_path):
-    machine = a_machine(tmp_path, f"import stranger_acme.middle\n{brings('acme_status')}")
+    machine = a_machine(tmp_path, f"import stranger_acme.middle\n{plugin_code('acme_status')}")
     package = machine.path[0] / "stranger_acme"
     (package / "middle.py").write_text("import stranger_acme.heavy\n")
     (package / "heavy.py").write_text(SLOW.format(seconds=0.2))
@@ -207,10 +209,10 @@ def test_a_slow_import_is_measured_and_its_chain_named_and_a_budget_holds_it(tmp
         r"stranger_acme \d+ ms > stranger_acme.middle \d+ ms > stranger_acme.heavy \d{3} ms", said.out
     )
 
-    told = json.loads(machine.claw("plugins", "doctor", "acme", "--json", "--budget-ms", "150").out)
-    [plugin] = told["plugins"]
+    reported = json.loads(machine.claw("plugins", "doctor", "acme", "--json", "--budget-ms", "150").out)
+    [plugin] = reported["plugins"]
     assert 200 <= plugin["importMs"] < 1000
-    assert kinds(told["findings"]) == ["budget"]
+    assert kinds(reported["findings"]) == ["budget"]
     assert machine.claw("plugins", "doctor", "acme", "--budget-ms", "150").code == 1
     assert machine.claw("plugins", "doctor", "acme", "--budget-ms", "5000").code == 0
 
@@ -349,7 +351,7 @@ def test_a_damaged_database_is_found(machine):
     assert path.read_bytes().startswith(b"no database"), "the doctor only looks"
 
 
-def test_a_wrong_config_is_told_with_its_key_and_the_rest_is_looked_at_all_the_same(machine):
+def test_a_wrong_config_is_reported_with_its_key_and_the_rest_is_looked_at_all_the_same(machine):
     machine.configured("tools: {alow: [read]}\n")
     (machine.home / "config.yaml").chmod(0o600)
     machine.session.chmod(0o644)
@@ -372,7 +374,7 @@ def test_a_provider_without_a_key_is_found_and_one_with_a_key_is_not(machine):
 
 
 @pytest.mark.parametrize(
-    ("facts", "code", "told"),
+    ("facts", "code", "reported"),
     [
         ("contextTokens: 9000", 1, "an agent with tools needs at least 16,000"),
         ("contextTokens: 20000", 0, "is small for tools and longer conversations"),
@@ -380,7 +382,7 @@ def test_a_provider_without_a_key_is_found_and_one_with_a_key_is_not(machine):
         ("tools: prompt", 0, "tools are described in its prompt"),
     ],
 )
-def test_a_model_without_tools_or_too_small_for_them_is_told(machine, facts, code, told):
+def test_a_model_without_tools_or_too_small_for_them_is_reported(machine, facts, code, reported):
     machine.configured(
         "agents: {defaults: {model: openai/m}}\n"
         f"providers: {{openai: {{apiKey: sk-not-a-real-one, models: {{m: {{{facts}}}}}}}}}\n"
@@ -391,10 +393,10 @@ def test_a_model_without_tools_or_too_small_for_them_is_told(machine, facts, cod
 
     [one] = [one for one in found if one["about"] == "openai/m"]
     assert (ended, one["grave"]) == (code, bool(code))
-    assert told in one["problem"]
+    assert reported in one["problem"]
 
 
-def test_what_a_provider_says_of_its_model_is_heard_when_it_is_asked(machine):
+def test_what_a_provider_says_of_its_model_is_received_when_it_is_asked(machine):
     machine.configured("agents: {defaults: {model: local/x}}\n")
     (machine.home / "config.yaml").chmod(0o600)
 
@@ -449,7 +451,7 @@ def asked_of_a_channel(tmp_path: Path, diagnose: str, *words: str) -> tuple[int,
     return run_doctor(machine, *(words or ("bells",)))
 
 
-def test_a_channel_looks_at_itself_and_what_it_finds_stands_at_its_key(tmp_path):
+def test_a_channel_looks_at_itself_and_what_it_finds_is_at_its_key(tmp_path):
     body = (
         "return [Finding('', 'rust', 'it squeaks', 'oil it'), Finding('x', 'dust', 'a little', grave=False)]"
     )
@@ -464,18 +466,18 @@ def test_a_channel_looks_at_itself_and_what_it_finds_stands_at_its_key(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "told"),
+    ("body", "kind", "reported"),
     [
         ("raise ClawError('no bell rings', fix='hang one up')", "check", "no bell rings"),
         ("raise SystemExit('fell down')", "check", "fell down"),
         ("return 7", "check", "int"),
     ],
 )
-def test_a_check_that_fails_is_a_finding(tmp_path, body, kind, told):
+def test_a_check_that_fails_is_a_finding(tmp_path, body, kind, reported):
     code, [one] = asked_of_a_channel(tmp_path, ASKED.format(body=body))
 
     assert (code, one["kind"], one["about"]) == (1, kind, "channels.bells")
-    assert told in one["problem"]
+    assert reported in one["problem"]
 
 
 def test_a_channel_without_a_check_says_so_and_that_counts_for_nothing(tmp_path):
@@ -484,7 +486,7 @@ def test_a_channel_without_a_check_says_so_and_that_counts_for_nothing(tmp_path)
     assert (code, one["kind"]) == (0, "unchecked")
 
 
-def test_a_channel_that_is_switched_off_or_that_nobody_brings_is_told(tmp_path):
+def test_a_channel_that_is_switched_off_or_that_nobody_provides_is_reported(tmp_path):
     machine = a_machine(tmp_path, EMPTY, None, "channels: {bells: {}, gongs: {enabled: false}}\n")
 
     assert [(one["about"], one["kind"]) for one in run_doctor(machine, "bells")[1]] == [

@@ -12,7 +12,7 @@ HOW = """told = "no line to Post"
 
 
 def usage(*, blocks: int = 1_000_000, left: int = 1_000_000, files: int = 1000, files_left: int = 1000):
-    """What the disk says: blocks of 4 KB, as the user sees them."""
+    """Return the figures of a disk, in blocks of 4 KB as the user sees them."""
     return os.statvfs_result((4096, 4096, blocks, left, left, files, files_left, files_left, 0, 255))
 
 
@@ -25,7 +25,7 @@ def found(home: Home, *words: str, plain: bool = False) -> list[dict[str, object
     [
         (usage(left=0), "the disk is almost full: 0.0 MB free"),
         (usage(left=3000), "the disk is almost full: 11.7 MB free"),
-        (usage(files_left=0), "the disk has no room for another file"),
+        (usage(files_left=0), "the disk has no space for another file"),
         (usage(left=5000), None),
         (usage(blocks=0, left=0), None),  # a file system that does not say
         (usage(files=0, files_left=0), None),
@@ -42,7 +42,7 @@ def test_a_home_that_cannot_be_written_is_wrong(home):  # noqa: F811
     home.home.chmod(0o700)
 
 
-def test_a_channel_of_the_running_gateway_that_does_not_hear_is_told(home):  # noqa: F811
+def test_a_channel_of_the_running_gateway_that_does_not_receive_is_reported(home):  # noqa: F811
     home.with_channel(HOW, more="how: str", how="failed")
     with Running(home):
         [one] = until(lambda: [one for one in found(home) if one["about"] == "channels.post"])

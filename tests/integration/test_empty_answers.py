@@ -18,7 +18,7 @@ from claw_testing.services import OpenAIService, ServiceReply
 EMPTY = Assistant(())
 BLANK = says(" \n")
 ONLY_THOUGHTS = Assistant((Thinking("hm, hm"),))
-TOLD = "fake/m1: the model gave an empty answer. Ask again, or choose another model with /model"
+REPORTED = "fake/m1: the model gave an empty answer. Ask again, or choose another model with /model"
 NOTE = FakeTool("note")
 ONCE_MORE = {"models": {"wait": "30s"}}
 
@@ -51,25 +51,28 @@ async def test_a_model_that_says_nothing_twice_fails_the_turn_and_the_next_one_i
     async with Harness(model, config=ONCE_MORE) as harness:
         with pytest.raises(ProviderError) as failed:
             await harness.send("hello?")
-        assert str(failed.value) == TOLD
-        assert ends(harness) == [("failed", TOLD)]
+        assert str(failed.value) == REPORTED
+        assert ends(harness) == [("failed", REPORTED)]
 
         reply = await harness.send("and now?")
         assert reply and reply.text == "Now I am."
     assert len(model.requests) == 3
 
 
-async def test_a_spare_answers_for_a_model_that_says_nothing_and_no_other_key_is_tried() -> None:
+async def test_a_fallback_answers_for_a_model_that_says_nothing_and_no_other_key_is_tried() -> None:
     from claw.contracts.provider import Credential
 
     keys = [Credential("one", "sk-1"), Credential("two", "sk-2")]
-    model, spare = FakeProvider(EMPTY, EMPTY, keys=keys), FakeProvider(says("I am the spare."), name="spare")
-    async with Harness(model, spares=[spare], config=ONCE_MORE) as harness:
+    model, fallback = (
+        FakeProvider(EMPTY, EMPTY, keys=keys),
+        FakeProvider(says("I am the spare."), name="spare"),
+    )
+    async with Harness(model, fallbacks=[fallback], config=ONCE_MORE) as harness:
         reply = await harness.send("hello?", fallbacks=("spare/m2",))
 
         assert reply and reply.text == "I am the spare."
-        told = [event.text for event in harness.events if isinstance(event, Notice)]
-        assert told == ["fake/m1 failed: the model gave an empty answer. Switched to spare/m2."]
+        notices = [event.text for event in harness.events if isinstance(event, Notice)]
+        assert notices == ["fake/m1 failed: the model gave an empty answer. Switched to spare/m2."]
     assert len(model.requests) == 2
 
 
@@ -165,7 +168,7 @@ def chat(tmp_path: Path) -> Callable[..., Awaitable[tuple[FakeChannel, str]]]:
 async def test_in_a_chat_the_owner_reads_that_nothing_was_said(chat: Any, streaming: bool) -> None:
     channel, outcome = await chat(EMPTY, EMPTY, streaming=streaming)
 
-    assert (channel.shown, outcome) == ([f"No answer: {TOLD}"], "failed")
+    assert (channel.shown, outcome) == ([f"No answer: {REPORTED}"], "failed")
 
 
 async def test_in_a_chat_everybody_else_reads_it_too_but_not_which_model(chat: Any) -> None:
@@ -187,13 +190,13 @@ async def test_what_the_message_tool_has_said_elsewhere_is_no_answer_here(chat: 
     channel, outcome = await chat(there, EMPTY, EMPTY, targets=["fake:chat-9"])
 
     assert outcome == "failed"
-    assert channel.shown[-1] == f"No answer: {TOLD}"
+    assert channel.shown[-1] == f"No answer: {REPORTED}"
 
 
 async def test_a_message_that_the_tool_could_not_send_is_no_answer(chat: Any) -> None:
     channel, outcome = await chat(calls("message", message=""), EMPTY, EMPTY)
 
-    assert (channel.shown, outcome) == ([f"No answer: {TOLD}"], "failed")
+    assert (channel.shown, outcome) == ([f"No answer: {REPORTED}"], "failed")
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -234,7 +237,7 @@ async def test_one_message_without_an_answer_ends_with_a_notice_and_exit_code_1(
     assert len(service.requests) == 2
 
 
-async def test_thoughts_alone_are_heard_as_thoughts() -> None:
+async def test_thoughts_alone_are_read_as_thoughts() -> None:
     class Thinks(FakeProvider):
         async def stream(self, request):  # type: ignore[no-untyped-def]
             yield ThinkingDelta("hm")

@@ -1,4 +1,4 @@
-"""Whatever breaks between a message and its answer, the person hears that there is none."""
+"""Each failure between a message and its answer is reported to the person."""
 
 import asyncio
 import sqlite3
@@ -21,10 +21,10 @@ SORRY = "Something went wrong here, and I could not answer. Please try again lat
 def outcomes(home):
     database = Database(home / "state.db")
     journal = Journal(database)
-    told = [turn["outcome"] for turn in journal.turns()]
+    turn_outcomes = [turn["outcome"] for turn in journal.turns()]
     assert journal.unfinished() == () and journal.waiting_events() == () and journal.pending_replies() == ()
     database.close()
-    return told
+    return turn_outcomes
 
 
 async def test_an_answer_whose_file_cannot_be_copied_is_sent_with_the_reason(tmp_path):
@@ -34,8 +34,8 @@ async def test_an_answer_whose_file_cannot_be_copied_is_sent_with_the_reason(tmp
     (tmp_path / "outgoing").symlink_to("/proc/self")  # where nothing can be made, by nobody
     async with serve(harness):
         channel.says("the plan?", "user-1")
-        [told] = await channel.until_shown()
-    assert told.startswith("see\n./plan.txt cannot be sent: ")
+        [turn_outcomes] = await channel.until_shown()
+    assert turn_outcomes.startswith("see\n./plan.txt cannot be sent: ")
     assert outcomes(tmp_path) == ["delivered"]
 
 
@@ -125,7 +125,7 @@ async def test_a_command_whose_end_finds_no_space_loses_nothing_that_comes_behin
     assert outcomes(tmp_path) == ["delivered"]
 
 
-async def test_whoever_waits_at_a_terminal_hears_at_once_that_there_is_no_space(tmp_path):
+async def test_whoever_waits_at_a_terminal_is_notified_at_once_that_there_is_no_space(tmp_path):
     harness = Harness(FakeProvider(says("fine"), says("fine")), home=tmp_path)
     await harness.send("hello")
     with full_disk(tmp_path, "INSERT ON turns"), pytest.raises(ClawError, match="the disk is full"):

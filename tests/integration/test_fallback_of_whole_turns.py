@@ -17,8 +17,8 @@ from claw_testing.services import OpenAIService, ServiceReply
 
 BUSY = ProviderError("slow down", reason="rate_limit", retryable=True, retry_after_seconds=0.2)
 DOWN = ProviderError("the connection broke", reason="network", retryable=True)
-SPARE = {"agents": {"defaults": {"model": {"primary": "fake/m1", "fallbacks": ["spare/m2"]}}}}
-OWNED = {**SPARE, "owners": ["fake:user-1"]}
+FALLBACK = {"agents": {"defaults": {"model": {"primary": "fake/m1", "fallbacks": ["spare/m2"]}}}}
+OWNED = {**FALLBACK, "owners": ["fake:user-1"]}
 
 
 class Breaking(FakeProvider):
@@ -36,13 +36,13 @@ class Breaking(FakeProvider):
 
 
 class Unset(FakeProvider):
-    """Its key stands in a variable that is not set."""
+    """A provider whose key is in a variable that is not set."""
 
     def credentials(self):
         raise ConfigError("providers.fake.apiKey", "the environment variable KEY is not set")
 
 
-def spare(*answers) -> FakeProvider:
+def fallback(*answers) -> FakeProvider:
     return FakeProvider(*answers, name="spare")
 
 
@@ -57,7 +57,9 @@ def transcript(home: Path) -> list[tuple[str, str, str]]:
 
 
 async def test_half_an_answer_is_kept_as_broken_off_and_the_next_model_answers():
-    async with Harness(Breaking("It is"), spares=[spare(says("All is well."))], config=SPARE) as harness:
+    async with Harness(
+        Breaking("It is"), fallbacks=[fallback(says("All is well."))], config=FALLBACK
+    ) as harness:
         reply = await harness.send("how is it?")
 
         assert reply.text == "All is well."
@@ -70,8 +72,8 @@ async def test_half_an_answer_is_kept_as_broken_off_and_the_next_model_answers()
 
 async def test_the_person_is_told_once_in_a_turn_of_many_calls():
     model = FakeProvider(*[BUSY] * 5)
-    other = spare(calls("look"), calls("look"), says("done"))
-    async with Harness(model, spares=[other], tools=[FakeTool("look")], config=SPARE) as harness:
+    other = fallback(calls("look"), calls("look"), says("done"))
+    async with Harness(model, fallbacks=[other], tools=[FakeTool("look")], config=FALLBACK) as harness:
         await harness.send("look twice")
 
         assert len([event for event in harness.events if isinstance(event, Notice)]) == 1
@@ -81,23 +83,23 @@ async def test_the_person_is_told_once_in_a_turn_of_many_calls():
 GONE = ProviderError("no such model", reason="model_not_found")
 
 
-async def test_the_person_is_told_once_while_it_lasts_and_anew_when_it_comes_back():
+async def test_the_person_is_told_once_while_it_lasts_and_again_when_it_comes_back():
     model = FakeProvider(GONE, GONE, GONE, says("back"), GONE)
-    other = spare(*[says("instead")] * 4)
-    told: list[int] = []
-    async with Harness(model, spares=[other], config=SPARE) as harness:
+    other = fallback(*[says("instead")] * 4)
+    notified: list[int] = []
+    async with Harness(model, fallbacks=[other], config=FALLBACK) as harness:
         for session in ("", "", "another", "", ""):
             harness.events.clear()
             await harness.send("hello", session=session)
-            told.append(len([event for event in harness.events if isinstance(event, Notice)]))
+            notified.append(len([event for event in harness.events if isinstance(event, Notice)]))
 
-    assert told == [1, 0, 1, 0, 1], (
+    assert notified == [1, 0, 1, 0, 1], (
         "first, still so, another conversation, the usual model again, fails again"
     )
 
 
 async def test_a_file_with_a_key_that_cannot_be_read_keeps_no_other_model_from_answering():
-    async with Harness(Unset(), spares=[spare(says("fine"))], config=SPARE) as harness:
+    async with Harness(Unset(), fallbacks=[fallback(says("fine"))], config=FALLBACK) as harness:
         assert (await harness.send("hello")).text == "fine"
         [notice] = [event.text for event in harness.events if isinstance(event, Notice)]
 
@@ -108,7 +110,7 @@ async def test_a_growing_reply_shows_the_new_answer_in_the_place_of_the_half_one
     channel = FakeChannel(streaming=True)
     harness = Harness(
         Breaking("It ", "is "),
-        spares=[spare(says("All is well."))],
+        fallbacks=[fallback(says("All is well."))],
         channels=[channel],
         config=OWNED,
         home=tmp_path,
@@ -129,7 +131,9 @@ async def test_what_was_not_sent_of_a_half_answer_in_blocks_never_is(tmp_path):
     channel = FakeChannel()
     config = {**OWNED, "channels": {"fake": {"blockStreaming": True}}}
     model = Breaking(*(f"{paragraph}\n\nTwo, and")[0::1].partition("Two")[::1])
-    harness = Harness(model, spares=[spare(says("Three."))], channels=[channel], config=config, home=tmp_path)
+    harness = Harness(
+        model, fallbacks=[fallback(says("Three."))], channels=[channel], config=config, home=tmp_path
+    )
     async with harness, harness.serving():
         channel.says("tell me")
         while not any("Three." in text for text in channel.shown):
@@ -138,12 +142,12 @@ async def test_what_was_not_sent_of_a_half_answer_in_blocks_never_is(tmp_path):
     assert [text.split(".")[0] for text in channel.shown] == ["One", "Three"]
 
 
-async def test_a_stranger_in_a_chat_is_not_told_of_the_service_s_words(tmp_path):
+async def test_an_unknown_sender_in_a_chat_does_not_get_the_service_s_words(tmp_path):
     channel = FakeChannel()
     model = FakeProvider(BUSY)
     async with (
         Harness(
-            model, spares=[spare(says("hello"))], channels=[channel], config=SPARE, home=tmp_path
+            model, fallbacks=[fallback(says("hello"))], channels=[channel], config=FALLBACK, home=tmp_path
         ) as harness,
         harness.serving(),
     ):
@@ -159,30 +163,30 @@ async def test_a_key_that_rests_is_not_asked_again_by_the_next_turn():
         await harness.send("x")
         await harness.send("y", session="another")
 
-        used = [heard.request.credential.name for heard in model.requests]
+        used = [recorded.request.credential.name for recorded in model.requests]
         assert (len(set(used[:2])), used[1]) == (2, used[2])
 
 
 async def test_policy_is_judged_over_all_candidates_and_the_strictest_is_kept():
-    config = {**SPARE, "tools": {"byProvider": {"spare": {"deny": ["look"]}}}}
+    config = {**FALLBACK, "tools": {"byProvider": {"spare": {"deny": ["look"]}}}}
     model = FakeProvider(says("ok"))
-    async with Harness(model, spares=[spare()], tools=[FakeTool("look")], config=config) as harness:
+    async with Harness(model, fallbacks=[fallback()], tools=[FakeTool("look")], config=config) as harness:
         await harness.send("hi")
 
         assert "look" not in model.requests[0].tool_names
 
 
-async def test_a_model_asked_for_comes_first_and_the_usual_ones_stand_behind_it():
+async def test_a_model_asked_for_comes_first_and_the_usual_ones_follow_it():
     slow = ProviderError("slow down", reason="rate_limit")
-    model, other = FakeProvider(says("usual")), spare(slow, slow)
-    async with Harness(model, spares=[other]) as harness:
+    model, other = FakeProvider(says("usual")), fallback(slow, slow)
+    async with Harness(model, fallbacks=[other]) as harness:
         assert (await harness.send("hi", model="spare/m2")).text == "usual"
         with pytest.raises(ClawError, match="slow down"):
             await harness.send("hi", model="spare/m2", fallbacks=())
 
 
-async def test_a_turn_waits_for_a_model_that_says_when_and_observers_hear_of_it():
-    heard: list[str] = []
+async def test_a_turn_waits_for_a_model_that_says_when_and_observers_are_notified():
+    recorded: list[str] = []
 
     class Ear:
         @hookimpl
@@ -190,14 +194,14 @@ async def test_a_turn_waits_for_a_model_that_says_when_and_observers_hear_of_it(
             return [self]
 
         def on_event(self, event):
-            heard.append(type(event).__name__)
+            recorded.append(type(event).__name__)
 
     model = FakeProvider(BUSY, says("now"))
     async with Harness(model, plugins={"ear": Ear()}, config={"models": {"wait": "30s"}}) as harness:
         reply = await harness.send("hi")
 
     assert reply.text == "now"
-    assert heard.index(AttemptFailed.__name__) < heard.index(Retrying.__name__)
+    assert recorded.index(AttemptFailed.__name__) < recorded.index(Retrying.__name__)
 
 
 CONFLICT = ProviderError("the model call failed", reason="unknown", retryable=True, status=409)
@@ -211,7 +215,7 @@ async def test_an_accident_is_asked_for_once_more_before_anybody_sees_it(acciden
         assert [event.reason for event in harness.events if isinstance(event, Retrying)] == [accident.reason]
 
 
-async def test_a_gateway_that_was_told_of_no_credit_knows_it_after_a_restart(tmp_path):
+async def test_a_gateway_that_learned_of_no_credit_knows_it_after_a_restart(tmp_path):
     broke = ProviderError("no credit", reason="billing")
     for answers in ([broke], []):
         model = FakeProvider(*answers, keys=[Credential("main", "sk-1")])
@@ -231,8 +235,8 @@ async def chat(home: Path, *words: str) -> tuple[int, str, str]:
     return process.returncode or 0, out.decode(), err.decode()
 
 
-@pytest.mark.parametrize(("locale", "told"), [("en", "Switched to"), ("zh", "已切换到")])
-async def test_in_claw_chat_the_answer_stands_there_once_and_the_switch_is_told(tmp_path, locale, told):
+@pytest.mark.parametrize(("locale", "notified"), [("en", "Switched to"), ("zh", "已切换到")])
+async def test_in_claw_chat_the_answer_is_there_once_and_the_switch_is_reported(tmp_path, locale, notified):
     words = [
         b'data: {"choices": [{"index": 0, "delta": {"content": "%s"}}]}\n\n' % word
         for word in (b"It ", b"is ")
@@ -248,4 +252,4 @@ async def test_in_claw_chat_the_answer_stands_there_once_and_the_switch_is_told(
         code, out, err = await chat(tmp_path, "how is it?")
 
     assert (code, out) == (0, "All is well.\n"), err
-    assert err.count(told) == 1
+    assert err.count(notified) == 1

@@ -1,4 +1,4 @@
-"""The fault matrix: what a plugin can do wrong × when × what it brings. Each cell is run, or says why it cannot be.
+"""The fault matrix: the faults of a plugin × their time × the contributions. Each cell is run, or says why it cannot be.
 
 Each cell starts a gateway with the faulty plugin, two channels and a sound tool; a message comes in on both, the faulty
 part is provoked, and claw stops. ``faulty.py`` is that gateway.
@@ -22,14 +22,14 @@ STAGES = {"find": "", "import": "TOP", "register": "HOOK", "run": "RUN", "stop":
 """When, and the point of the plugin's code that is reached then."""
 LIMIT_SECONDS = 0.1
 TESTS = Path(faulty.__file__).parents[1]
-ASIDE, TOLD, WELL, DIES = "set aside", "told", "well", "dies"
+QUARANTINED, REPORTED, UNAFFECTED, DIES = "set aside", "told", "well", "dies"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is put where, and how it ends.
+    """A fault, its place, and its expected effect.
 
-    :param ends: the plugin is set ASIDE; or it goes on and its fault is TOLD; or all is WELL; or the process DIES.
+    :param ends: the plugin is QUARANTINED; its fault is REPORTED; it is UNAFFECTED; or the process DIES.
     :param cause: words of the cause.
     :param code: put at the point of the stage.
     :param put: put at other points (``faulty.Plan``).
@@ -53,7 +53,10 @@ def late(code: str) -> dict[str, Any]:
     back = f"did not come back within {LIMIT_SECONDS} s"
     cells: dict[str, Any] = {
         stage: Cell(
-            ASIDE if stage != "stop" else TOLD, back, plain, leeway={f"{limit}_seconds": LIMIT_SECONDS}
+            QUARANTINED if stage != "stop" else REPORTED,
+            back,
+            plain,
+            leeway={f"{limit}_seconds": LIMIT_SECONDS},
         )
         for stage, limit in limits.items()
     }
@@ -67,7 +70,7 @@ def late(code: str) -> dict[str, Any]:
     }
     worker = {
         kind: Cell(
-            TOLD,
+            REPORTED,
             f"did not answer within {LIMIT_SECONDS} s",
             plain,
             leeway={f"{limit}_seconds": LIMIT_SECONDS},
@@ -81,11 +84,11 @@ def late(code: str) -> dict[str, Any]:
     }
     brief = {"tools": [{"name": "odd", "timeoutSeconds": LIMIT_SECONDS}]}
     cells["run"] = {
-        "channel": Cell(TOLD, back, put={"SEND": waits}, leeway={"send_seconds": LIMIT_SECONDS}),
+        "channel": Cell(REPORTED, back, put={"SEND": waits}, leeway={"send_seconds": LIMIT_SECONDS}),
         "provider": Cell(
-            TOLD, f"said nothing for {LIMIT_SECONDS} s", waits, leeway={"silence_seconds": LIMIT_SECONDS}
+            REPORTED, f"said nothing for {LIMIT_SECONDS} s", waits, leeway={"silence_seconds": LIMIT_SECONDS}
         ),
-        "tool": Cell(TOLD, f"longer than {LIMIT_SECONDS} s", waits, manifest=brief),
+        "tool": Cell(REPORTED, f"longer than {LIMIT_SECONDS} s", waits, manifest=brief),
         **worker,
     }
     return cells
@@ -94,14 +97,14 @@ def late(code: str) -> dict[str, Any]:
 def at_once(code: str, cause: str) -> dict[str, Any]:
     """Cells in which ``code`` fails at once: the same everywhere but in a channel, which is tried again and then set
     aside."""
-    aside, told = Cell(ASIDE, cause, code), Cell(TOLD, cause, code)
-    result = Cell(TOLD, "bad luck (plugin bad)", code)
-    again = Cell(ASIDE, f"channel odd failed 5 times: {cause}", code)
+    aside, reported = Cell(QUARANTINED, cause, code), Cell(REPORTED, cause, code)
+    result = Cell(REPORTED, "bad luck (plugin bad)", code)
+    again = Cell(QUARANTINED, f"channel odd failed 5 times: {cause}", code)
     return {
         "import": aside,
         "register": aside,
-        "run": {"channel": again, "tool": result, "else": told},
-        "stop": told,
+        "run": {"channel": again, "tool": result, "else": reported},
+        "stop": reported,
     }
 
 
@@ -125,42 +128,44 @@ MATRIX: dict[str, dict[str, Any]] = {
     "SystemExit": {"find": UNRUN, **at_once("raise SystemExit('bad luck')", "SystemExit: bad luck")},
     "os._exit": {"find": UNRUN, "import": DEATH, "register": DEATH, "run": DEATH, "stop": DEATH},
     "wrong type": {
-        "find": Cell(ASIDE, "its manifest is invalid", manifest={"tools": 42}),
-        "import": Cell(ASIDE, "puts Odd in the place", "class Odd: pass\nsys.modules[__name__] = Odd()"),
+        "find": Cell(QUARANTINED, "its manifest is invalid", manifest={"tools": 42}),
+        "import": Cell(QUARANTINED, "puts Odd in the place", "class Odd: pass\nsys.modules[__name__] = Odd()"),
         "register": {
-            **dict.fromkeys(("channel", "provider", "tool", "section"), Cell(ASIDE, "['odd']", put={"NAME": "['odd']"})),
-            "else": Cell(ASIDE, "answered with int", "return [42]"),
+            **dict.fromkeys(
+                ("channel", "provider", "tool", "section"), Cell(QUARANTINED, "['odd']", put={"NAME": "['odd']"})
+            ),
+            "else": Cell(QUARANTINED, "answered with int", "return [42]"),
         },
         "run": {
-            "channel": Cell(ASIDE, "failed 5 times: AttributeError: 'int'", "await door.submit(42)"),
-            "provider": Cell(TOLD, "holds 42, which is no model event", "yield 42"),
-            "tool": Cell(TOLD, "returned int", "return 42"),
-            "section": Cell(TOLD, "answered with int, not text", "return 42"),
-            "reviewer": Cell(TOLD, "AttributeError: 'int'", "return 42"),
-            "filter": Cell(TOLD, "Inbound or None, not int", "return 42"),
+            "channel": Cell(QUARANTINED, "failed 5 times: AttributeError: 'int'", "await inbox.submit(42)"),
+            "provider": Cell(REPORTED, "holds 42, which is no model event", "yield 42"),
+            "tool": Cell(REPORTED, "returned int", "return 42"),
+            "section": Cell(REPORTED, "answered with int, not text", "return 42"),
+            "reviewer": Cell(REPORTED, "AttributeError: 'int'", "return 42"),
+            "filter": Cell(REPORTED, "Inbound or None, not int", "return 42"),
             "observer": HEAR_42,
         },
         "stop": {
-            "tool": Cell(TOLD, NOT_CALLABLE, put={"HOOK": "global ended; ended = 42"}),
-            "section": Cell(TOLD, NOT_CALLABLE, put={"HOOK": "global close; close = 42"}),
-            "else": Cell(TOLD, NOT_CALLABLE, put={"HOOK": "Odd.close = 42"}),
+            "tool": Cell(REPORTED, NOT_CALLABLE, put={"HOOK": "global ended; ended = 42"}),
+            "section": Cell(REPORTED, NOT_CALLABLE, put={"HOOK": "global close; close = 42"}),
+            "else": Cell(REPORTED, NOT_CALLABLE, put={"HOOK": "Odd.close = 42"}),
         },
     },
     "bad config": {
         "find": {
             "channel": OWN_SECTION,
             "provider": OWN_SECTION,
-            "else": Cell(ASIDE, "plugins.entries.bad.config.number", at="config", manifest=SCHEMA, config=WRONG),
+            "else": Cell(QUARANTINED, "plugins.entries.bad.config.number", at="config", manifest=SCHEMA, config=WRONG),
         },
         "import": "the file is handed over with the first hook",
         "register": {
             "channel": Cell(
-                ASIDE, "channels.odd.number", at="config", config={"channels.odd": {**OPEN, "number": "many"}}
+                QUARANTINED, "channels.odd.number", at="config", config={"channels.odd": {**OPEN, "number": "many"}}
             ),
             "provider": Cell(
-                ASIDE, "providers.odd.number", at="config", config={"providers.odd": {"number": "many"}}
+                QUARANTINED, "providers.odd.number", at="config", config={"providers.odd": {"number": "many"}}
             ),
-            "else": Cell(ASIDE, "plugins.entries.bad.config.number", at="config", config=WRONG),
+            "else": Cell(QUARANTINED, "plugins.entries.bad.config.number", at="config", config=WRONG),
         },
         "run": LATER,
         "stop": LATER,
@@ -170,9 +175,9 @@ MATRIX: dict[str, dict[str, Any]] = {
         "find": UNRUN,
         "import": UNASKED,
         "register": {
-            "tool": Cell(TOLD, "provides the tool undeclared, which its manifest", put={"EXTRA": "[undeclared]"}),
+            "tool": Cell(REPORTED, "provides the tool undeclared, which its manifest", put={"EXTRA": "[undeclared]"}),
             "else": Cell(
-                TOLD,
+                REPORTED,
                 "provides the tool undeclared, which its manifest does not",
                 put={"END": "@hookimpl\ndef register_tools(config):\n    return [undeclared]"},
             ),
@@ -182,16 +187,16 @@ MATRIX: dict[str, dict[str, Any]] = {
     },
     "prints to stdout": {
         "find": UNRUN,
-        **{stage: Cell(WELL, code=NOISE) for stage in ("import", "register", "run", "stop")},
+        **{stage: Cell(UNAFFECTED, code=NOISE) for stage in ("import", "register", "run", "stop")},
     },
     "leaves a task behind": {
         "find": UNRUN,
-        "import": Cell(WELL, code=f"import threading, time; {THREAD}"),  # no loop runs there: a thread it is
-        "register": Cell(WELL, code=THREAD),
-        "run": Cell(WELL, code=TASK),
+        "import": Cell(UNAFFECTED, code=f"import threading, time; {THREAD}"),  # no loop runs there: a thread it is
+        "register": Cell(UNAFFECTED, code=THREAD),
+        "run": Cell(UNAFFECTED, code=TASK),
         "stop": {
-            **dict.fromkeys(("section", "filter", "observer"), Cell(WELL, code=THREAD)),
-            "else": Cell(WELL, code=TASK),
+            **dict.fromkeys(("section", "filter", "observer"), Cell(UNAFFECTED, code=THREAD)),
+            "else": Cell(UNAFFECTED, code=TASK),
         },
     },
 }  # fmt: skip
@@ -237,7 +242,7 @@ def plan_of(root: Path, stage: str, kind: str, cell: Cell) -> Plan:
 
 
 def everybody_else_works(lived: Lived, denied: bool = False) -> bool:
-    """Both channels got their answer, made with the sound tool; with ``denied``, told that it was refused."""
+    """Both channels got their answer, made with the sound tool; with ``denied``, a notice that it was refused."""
     wanted = "told: the call was refused" if denied else "told: all is well"
     return wanted in lived.alpha and wanted in lived.beta
 
@@ -245,22 +250,22 @@ def everybody_else_works(lived: Lived, denied: bool = False) -> bool:
 def test_each_cell_is_run_or_says_why_it_cannot_be() -> None:
     counted = Counter(cell.ends if isinstance(cell, Cell) else "cannot be" for *_, cell in cells())
 
-    assert counted == {ASIDE: 92, TOLD: 73, WELL: 56, DIES: 28, "cannot be": 101}
+    assert counted == {QUARANTINED: 92, REPORTED: 73, UNAFFECTED: 56, DIES: 28, "cannot be": 101}
     assert counted.total() == len(MATRIX) * len(STAGES) * len(KINDS) == 10 * 5 * 7
     assert all(len(cell.split()) > 4 for *_, cell in cells() if isinstance(cell, str))
 
 
-@run_cells(ASIDE)
-def test_it_is_set_aside_with_stage_cause_and_mend_and_everybody_else_works(stage, kind, cell, tmp_path):
+@run_cells(QUARANTINED)
+def test_it_is_set_aside_with_stage_cause_and_fix_and_everybody_else_works(stage, kind, cell, tmp_path):
     plan = plan_of(tmp_path, stage, kind, cell)
 
     lived = live(plan)
 
     assert (lived.state, lived.stage) == ("quarantined", cell.at or stage)
     assert cell.cause in lived.why
-    assert lived.mend
+    assert lived.fix
     assert any(
-        "bad" in line and cell.cause in line and lived.mend in line and (cell.at or stage) in line
+        "bad" in line and cell.cause in line and lived.fix in line and (cell.at or stage) in line
         for line in lived.complaints
     )
     assert everybody_else_works(lived)
@@ -275,26 +280,26 @@ def test_it_is_set_aside_with_stage_cause_and_mend_and_everybody_else_works(stag
         assert cell.cause in required.stopped_by
 
 
-@run_cells(TOLD)
-def test_it_is_told_with_cause_and_mend_and_everybody_else_works(stage, kind, cell, tmp_path):
+@run_cells(REPORTED)
+def test_it_is_reported_with_cause_and_fix_and_everybody_else_works(stage, kind, cell, tmp_path):
     lived = live(plan_of(tmp_path, stage, kind, cell))
 
     assert lived.state == "loaded"
     assert "undeclared" not in lived.tools
-    told = [line for line in [*lived.complaints, lived.provoked] if cell.cause in line]
-    assert told
+    reported = [line for line in [*lived.complaints, lived.provoked] if cell.cause in line]
+    assert reported
     if stage != "run":
-        assert all("plugin bad" in line and ". " in line for line in told)
+        assert all("plugin bad" in line and ". " in line for line in reported)
     elif kind in ("section", "reviewer", "filter", "observer"):
-        mend = "update it, or disable it: claw config set plugins.entries.bad.enabled false"
-        assert any("plugin bad (run)" in line and line.endswith(mend) for line in told)
+        fix = "update it, or disable it: claw config set plugins.entries.bad.enabled false"
+        assert any("plugin bad (run)" in line and line.endswith(fix) for line in reported)
     else:
         blamed = {"channel": "channel odd", "provider": "provider odd", "tool": "plugin bad"}[kind]
-        assert blamed in told[0] or told[0].startswith("told: odd took longer")
+        assert blamed in reported[0] or reported[0].startswith("told: odd took longer")
     assert everybody_else_works(lived, denied=kind == "reviewer" and stage == "run")
 
 
-@run_cells(WELL)
+@run_cells(UNAFFECTED)
 def test_it_does_no_harm(stage, kind, cell, tmp_path, capsys):
     lived = live(plan_of(tmp_path, stage, kind, cell))
 
@@ -341,8 +346,8 @@ def deaths(
 def endings(deaths) -> dict[tuple[str, str], list[tuple[int, Lived]]]:
     """Stage and kind → how each start ended, and what was seen there."""
     process, seen, deadly = deaths
-    _, told = process.communicate(timeout=60)
-    assert process.returncode == 0, told
+    _, reported = process.communicate(timeout=60)
+    assert process.returncode == 0, reported
     return {
         (stage, kind): [(code, Lived(**lived)) for code, lived in one]
         for (_, stage, kind), one in zip(deadly, json.loads(seen.read_text()), strict=True)
@@ -358,7 +363,7 @@ def test_a_process_that_it_ends_comes_back_without_it(stage, kind, cell, endings
         assert codes == [7, 7, 0, 0]
         assert (lives[0].state, lives[0].stage) == ("quarantined", "import")
         assert "claw crashed 2 times while loading it" in lives[0].why
-        assert "claw-plugin-bad" in lives[0].mend
+        assert "claw-plugin-bad" in lives[0].fix
         assert lives[1].exit_code == 4
     else:
         assert codes == [7, 0]

@@ -30,7 +30,7 @@ def words_of(model):
     return str(model.requests[0].request.messages[-1].content)
 
 
-async def brought(tmp_path, pieces, **about):
+async def answered_with_file(tmp_path, pieces, **about):
     """A message with a file: what was fetched of it, what lies in the workspace then, what the model reads."""
     channel, model = Bringing(pieces), FakeProvider(says("thanks"))
     harness = Harness(model, channels=[channel], home=tmp_path)
@@ -43,20 +43,20 @@ async def brought(tmp_path, pieces, **about):
 
 
 async def test_a_file_is_put_into_the_workspace_and_the_model_reads_where(tmp_path):
-    fetched, there, words, _ = await brought(tmp_path, 10)
+    fetched, there, words, _ = await answered_with_file(tmp_path, 10)
     assert (fetched, there) == (10, [b"x" * 1000]), "as much as the channel may bring"
     assert "[attached file: a.txt, at incoming/m1-1-a.txt]" in words
 
 
 async def test_a_file_that_says_itself_that_it_is_too_large_is_not_fetched(tmp_path):
-    fetched, there, words, harness = await brought(tmp_path, 1, size_bytes=1001)
+    fetched, there, words, harness = await answered_with_file(tmp_path, 1, size_bytes=1001)
     assert (fetched, there) == (0, [])
     assert "it could not be fetched" in words
     assert any("it is larger than" in line for line in harness.log_lines)
 
 
 async def test_a_file_that_goes_on_is_left_at_the_limit(tmp_path):
-    fetched, there, words, _ = await brought(tmp_path, 10_000, size_bytes=5)
+    fetched, there, words, _ = await answered_with_file(tmp_path, 10_000, size_bytes=5)
     assert fetched <= 11 and there == []
     assert "it could not be fetched" in words
 
@@ -65,7 +65,7 @@ async def test_a_file_that_goes_on_is_left_at_the_limit(tmp_path):
     "name", ["../../evil.sh", "/etc/passwd", "..", "a\\..\\b.txt", ".bashrc", "con\x00.txt", "é" * 300]
 )
 async def test_whatever_a_sender_calls_a_file_it_lies_in_our_folder(tmp_path, name):
-    _, there, words, harness = await brought(tmp_path, 1, name=name)
+    _, there, words, harness = await answered_with_file(tmp_path, 1, name=name)
     assert there == [b"x" * 100]
     [path] = (harness.workspace / "incoming").iterdir()
     assert path.name.startswith("m1-1-") and not path.name.endswith((".", " "))
@@ -114,7 +114,7 @@ async def test_an_address_stays_a_link_and_nothing_is_fetched_because_an_answer_
 
 
 @pytest.mark.parametrize("label", ["turn-1", "../../up", "/root", "a/b", ""])
-async def test_a_copy_that_is_owed_lies_in_its_folder_whatever_the_call_was_named(tmp_path, label):
+async def test_a_copy_that_is_pending_lies_in_its_folder_whatever_the_call_was_named(tmp_path, label):
     work, folder = tmp_path / "work", tmp_path / "outgoing"
     work.mkdir()
     (work / "a.txt").write_bytes(b"x")

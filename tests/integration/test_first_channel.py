@@ -35,7 +35,7 @@ def test_the_doctor_says_that_the_api_has_no_token_yet_and_is_content_once_it_ha
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "problem"),
     [
         ("channels.telegram.botTokn", "x", "is not a known key. Did you mean botToken?"),
         ("channels.telegram.accounts.work.botTokn", "x", "is not a known key. Did you mean botToken?"),
@@ -51,10 +51,10 @@ def test_the_doctor_says_that_the_api_has_no_token_yet_and_is_content_once_it_ha
         ("channels.feishu.mode", "polling", "Write one of: websocket, webhook"),
     ],
 )
-def test_a_key_that_its_plugin_would_not_take_is_told_when_it_is_set(tmp_path, key, value, told):
+def test_a_key_that_its_plugin_would_not_take_is_reported_when_it_is_set(tmp_path, key, value, problem):
     done = Machine(tmp_path).claw("config", "set", key, value)
 
-    assert told in done.err
+    assert problem in done.err
     assert "claw doctor" not in done.err, "one thing at a time"
 
 

@@ -19,7 +19,7 @@ async def test_start_is_answered_with_a_greeting_and_costs_no_turn(tmp_path, lin
     assert model.requests == []
 
 
-async def test_a_person_who_was_paired_is_told_so_once_in_the_chat_where_they_asked(tmp_path):
+async def test_a_person_who_was_paired_is_notified_once_in_the_chat_where_they_asked(tmp_path):
     channel, model = FakeChannel(), FakeProvider(says("hello"))
     async with served(model, channel, home=tmp_path, config=PAIRED) as harness:
         channel.says("/start", "new-1")
@@ -35,7 +35,7 @@ async def test_a_person_who_was_paired_is_told_so_once_in_the_chat_where_they_as
     assert pairing.to_greet() == ()
 
 
-async def test_who_is_paired_while_no_gateway_runs_is_told_at_its_next_start(tmp_path):
+async def test_who_is_paired_while_no_gateway_runs_is_notified_at_its_next_start(tmp_path):
     channel = FakeChannel()
     async with served(FakeProvider(), channel, home=tmp_path, config=PAIRED) as harness:
         channel.says("hi", "new-1")

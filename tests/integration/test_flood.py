@@ -26,7 +26,7 @@ def people(count: int) -> list[tuple[float, str]]:
 
 @pytest.mark.xdist_group("rig")
 @pytest.mark.timeout(600)
-async def test_a_flood_loses_nothing_keeps_the_order_of_each_chat_and_leaves_room_for_the_quiet_ones(
+async def test_a_flood_loses_nothing_keeps_the_order_of_each_chat_and_leaves_space_for_the_quiet_ones(
     tmp_path, full, record_property
 ):
     said = people(FULL if full else SAMPLE)
@@ -46,14 +46,14 @@ async def test_a_flood_loses_nothing_keeps_the_order_of_each_chat_and_leaves_roo
     )  # in which each chat has a turn, at the rate it achieved
     quiet = [wait for number, wait in done.waits.items() if said[number][1].startswith("quiet")]
     p95 = quantiles(quiet, n=20)[-1]
-    told = (done.seconds, done.turns, done.grown_bytes >> 20, p95, round_seconds, max(crowd.delays))
-    record_property("flood", str(told))
-    print(told)
+    measured = (done.seconds, done.turns, done.grown_bytes >> 20, p95, round_seconds, max(crowd.delays))
+    record_property("flood", str(measured))
+    print(measured)
     assert p95 - DEBOUNCE_SECONDS < 2 * round_seconds
     assert max(crowd.delays) < 3, "a webhook is answered within three seconds (spec, channels 2.1)"
 
 
-async def test_what_goes_over_the_brim_is_told_so_in_its_chat(tmp_path):
+async def test_what_exceeds_the_limit_is_reported_in_its_chat(tmp_path):
     said = [(0.0, f"chat-{number % 2}") for number in range(60)]
 
     done = await flood(said, tmp_path, {"mode": "followup", "cap": 3, "drop": "new"})

@@ -1,4 +1,4 @@
-"""What a gateway may cost, in things that do not depend on how busy the machine is: modules, wakes, system calls, files.
+"""Limits on the cost of a gateway, in counts that do not depend on load: modules, wakes, system calls, files.
 
 Beside ``test_budgets.py``; the figures in time are those of ``bench/gateway.py``. Limits stand well above what was
 measured (in brackets): they fall when something is done wrong, not when the machine is busy.
@@ -226,12 +226,12 @@ def test_a_warm_turn_of_a_channel_makes_few_system_calls(tmp_path: Path) -> None
     calls = Counter(line.partition("(")[0] for line in lines if "resumed" not in line)
     assert calls.total() < TURN_CALLS, calls
     assert calls["fdatasync"] + calls["fsync"] <= 2, "one for the journal, one for the session"
-    told = ("openat(", "open(", "getdents64(", "execve(", "connect(")
-    assert [line for line in lines if line.startswith(told)] == []
+    traced = ("openat(", "open(", "getdents64(", "execve(", "connect(")
+    assert [line for line in lines if line.startswith(traced)] == []
 
 
 class Channels:
-    """A plugin that brings a channel."""
+    """A plugin that registers a channel."""
 
     def __init__(self, channel: FakeChannel) -> None:
         self._channel = channel

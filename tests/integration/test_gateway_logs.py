@@ -79,7 +79,7 @@ def test_no_secret_is_in_any_part_of_it_nor_on_the_screen(tmp_path):
     assert "ValueError" in lines(tmp_path)[1]["error"]
 
 
-def test_libraries_are_heard_from_warnings_on_and_we_from_information_on(tmp_path):
+def test_libraries_are_logged_from_warnings_on_and_we_from_information_on(tmp_path):
     with log_in(tmp_path) as (log, sink):
         logging.getLogger("httpx2").info("a request")
         logging.getLogger("uvicorn.error").warning("a library warns")
@@ -94,7 +94,7 @@ def test_libraries_are_heard_from_warnings_on_and_we_from_information_on(tmp_pat
     ]
 
 
-def test_a_plugin_is_heard_as_claw_is_while_it_is_loaded(tmp_path):
+def test_a_plugin_is_logged_as_claw_is_while_it_is_loaded(tmp_path):
     plugin, other = logging.getLogger("claw_acme.channel"), logging.getLogger("claw_acme2")
     with log_in(tmp_path) as (_, sink):
         plugin.info("not yet")
@@ -150,7 +150,7 @@ def test_a_full_file_is_put_aside_and_only_so_many_stay(tmp_path):
 
 
 class Moody:
-    """A disk that refuses while it is told to."""
+    """A disk that refuses writes on request."""
 
     def __init__(self) -> None:
         self.refuses = False
@@ -162,7 +162,7 @@ class Moody:
         return os.write(fd, data)
 
 
-def test_a_broken_disk_stops_nobody_and_the_loss_is_told_once_it_works_again(tmp_path):
+def test_a_broken_disk_stops_nobody_and_the_loss_is_reported_once_it_works_again(tmp_path):
     moody, screen = Moody(), StringIO()
     with log_in(tmp_path, screen, disk=moody.disk) as (log, _):
         log.info("before")
@@ -249,16 +249,18 @@ def test_a_line_says_which_chat_the_work_it_comes_from_is_about(tmp_path):
     with log_in(tmp_path) as (log, _):
         asyncio.run(gateway())
     with closing(LogReader(tmp_path / "claw.jsonl")) as reader:
-        told = {one["text"]: one for one in reader.newest(LogFilter(), None)}
+        by_text = {one["text"]: one for one in reader.newest(LogFilter(), None)}
 
-    assert (told["of sales"]["channel"], told["of sales"]["account"]) == ("feishu", "sales")
-    assert told["of default"]["session"] == "session of default" and "account" not in told["of default"]
-    assert "channel" not in told["of claw itself"]
-    assert [LogFilter(channel="feishu/default").matches(one) for one in told.values()].count(True) == 1
-    assert format_line({**told["of sales"], "text": "feishu/sales: hello"}).endswith(" feishu/sales: hello")
+    assert (by_text["of sales"]["channel"], by_text["of sales"]["account"]) == ("feishu", "sales")
+    assert by_text["of default"]["session"] == "session of default" and "account" not in by_text["of default"]
+    assert "channel" not in by_text["of claw itself"]
+    assert [LogFilter(channel="feishu/default").matches(one) for one in by_text.values()].count(True) == 1
+    assert format_line({**by_text["of sales"], "text": "feishu/sales: hello"}).endswith(
+        " feishu/sales: hello"
+    )
 
 
-def test_of_another_day_a_line_tells_the_date():
+def test_of_another_day_a_line_shows_the_date():
     line = {"time": "2026-03-01T12:00:00.000Z", "level": "info", "logger": "claw", "text": "ready"}
     there = datetime.fromisoformat(line["time"]).astimezone()
 
@@ -324,7 +326,7 @@ def test_following_goes_on_in_a_log_that_somebody_emptied_or_took_away(tmp_path,
     assert seen == ["new"]
 
 
-def test_a_log_that_was_put_aside_by_somebody_else_is_begun_anew_when_he_says_so(tmp_path):
+def test_a_log_that_was_put_aside_by_somebody_else_is_started_over_when_he_says_so(tmp_path):
     with log_in(tmp_path) as (log, sink):
         log.info("before")
         (tmp_path / "claw.jsonl").rename(tmp_path / "aside")

@@ -48,7 +48,7 @@ def test_without_any_channel_it_runs_says_how_to_add_one_and_stops_in_good_order
     assert run is not None and run.state == STOPPED and not run.ended_badly
 
 
-def test_what_a_plugin_prints_does_not_stand_on_stdout(home):  # noqa: F811
+def test_what_a_plugin_prints_is_not_on_stdout(home):  # noqa: F811
     home.with_channel(body="print('noise', flush=True)")
     with Running(home) as running:
         until(lambda: home.said("ready after"))
@@ -90,7 +90,7 @@ def test_a_second_one_names_the_first_in_one_line(home):  # noqa: F811
     assert f"process {running.process.pid}" in second.line
 
 
-def test_the_commands_start_it_tell_of_it_restart_it_and_stop_it(home):  # noqa: F811
+def test_the_commands_start_it_show_its_state_restart_it_and_stop_it(home):  # noqa: F811
     home.with_channel(
         body="self.state = ChannelState('waiting', 'the service is away', time.time(), 3, 'gone')"
     )
@@ -100,8 +100,13 @@ def test_the_commands_start_it_tell_of_it_restart_it_and_stop_it(home):  # noqa:
     assert (started.code, started.out) == (0, f"the gateway is ready: process {pid}\n")
     assert home.claw("gateway", "start").out == f"a gateway is already running: process {pid}\n"
 
-    told = json.loads(home.claw("gateway", "status", "--json").out)
-    assert (told["running"], told["pid"], told["state"], told["stuck"]) == (True, pid, "ready", False)
+    reported = json.loads(home.claw("gateway", "status", "--json").out)
+    assert (reported["running"], reported["pid"], reported["state"], reported["stuck"]) == (
+        True,
+        pid,
+        "ready",
+        False,
+    )
     until(lambda: "the service is away" in home.claw("gateway", "status").out)
     assert f"process {pid}" in home.claw("status").out
     shown = home.claw("channels", "status")
@@ -121,23 +126,23 @@ def test_the_commands_start_it_tell_of_it_restart_it_and_stop_it(home):  # noqa:
     assert home.claw("channels", "status").code == 1
 
 
-def test_a_channel_that_failed_is_a_finding_and_everything_it_says_is_told(home):  # noqa: F811
+def test_a_channel_that_failed_is_a_finding_and_everything_it_says_is_reported(home):  # noqa: F811
     home.with_channel(body="self.state = ChannelState('failed', 'no token', 1_700_000_000.5, 2, 'gone')")
     with Running(home) as running:
         until(lambda: "no token" in home.claw("channels", "status").out)
-        shown, told = home.claw("channels", "status"), home.claw("channels", "status", "--json")
+        shown, reported = home.claw("channels", "status"), home.claw("channels", "status", "--json")
         assert home.claw("gateway", "status").code == 0, "the gateway itself is well"
         assert running.end()[0] == 0
 
-    assert shown.code == told.code == 1
+    assert shown.code == reported.code == 1
     assert "h ago" in shown.out and "failed" in shown.out
-    assert json.loads(told.out)["channels"] == [{
+    assert json.loads(reported.out)["channels"] == [{
         "channel": "post", "account": "default", "plugin": "post", "state": "failed", "detail": "no token",
         "lastFrameAt": 1_700_000_000.5, "reconnects": 2, "lastError": "gone",
     }]  # fmt: skip
 
 
-def test_safe_mode_is_told_with_the_way_out_of_it():
+def test_safe_mode_is_reported_with_the_way_out_of_it():
     safe = GatewayRun(7, socket.gethostname(), READY, 1.0, 1.0, {"safe": True})
     said = "\n".join(status_lines(GatewayStatus(7, safe, 1.0)))
     assert "safe mode: only claw's own plugins are used; claw gateway restart tries the others again" in said
@@ -165,7 +170,7 @@ def test_where_the_last_words_cannot_be_kept_the_disk_is_named_and_no_fault_of_o
     assert "gateway.out: cannot write: Permission denied" in done.line and done.code == 1
 
 
-def test_one_that_ends_without_a_word_as_on_a_full_disk_is_told_as_such(home):  # noqa: F811
+def test_one_that_ends_without_a_word_as_on_a_full_disk_is_reported_as_such(home):  # noqa: F811
     def full() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
@@ -176,12 +181,14 @@ def test_one_that_ends_without_a_word_as_on_a_full_disk_is_told_as_such(home):  
 
 
 def test_a_gateway_that_is_another_version_than_what_is_installed_says_so():
-    def told(version):
+    def reported(version):
         run = GatewayRun(7, socket.gethostname(), READY, 1.0, 1.0, {"version": version})
         return "\n".join(status_lines(GatewayStatus(7, run, 1.0)))
 
-    assert f"it runs claw 0.0.9, but claw {__version__} is installed; claw gateway restart" in told("0.0.9")
-    assert "installed" not in told(__version__)
+    assert f"it runs claw 0.0.9, but claw {__version__} is installed; claw gateway restart" in reported(
+        "0.0.9"
+    )
+    assert "installed" not in reported(__version__)
 
 
 def test_a_restart_with_a_file_that_no_start_would_take_stops_nothing(home):  # noqa: F811
@@ -235,7 +242,7 @@ def test_a_stop_that_is_said_twice_at_once_is_one_and_ends_in_good_order(home): 
 # --- died
 
 
-def test_one_that_was_killed_is_out_of_the_way_at_once_and_the_next_one_tells_of_it(home):  # noqa: F811
+def test_one_that_was_killed_is_out_of_the_way_at_once_and_the_next_one_reports_it(home):  # noqa: F811
     with Running(home) as running:
         code, _, _ = running.end(signal.SIGKILL)
 
@@ -288,7 +295,7 @@ def test_a_plugin_that_ends_the_process_while_it_runs_does_so_three_times_at_mos
     ("name", "content"),
     [("state.db", b"no database at all" * 99), ("state.db", b""), ("gateway.lock", b"9" * 4000)],
 )
-def test_it_starts_with_whatever_stands_in_its_files(home, name, content):  # noqa: F811
+def test_it_starts_with_whatever_is_in_its_files(home, name, content):  # noqa: F811
     (home.home / name).write_bytes(content)
 
     with Running(home) as running:
@@ -374,11 +381,11 @@ def test_a_gateway_of_another_machine_is_not_looked_for_among_our_processes(home
     with Running(home) as running:
         with closing(sqlite3.connect(home.home / "state.db", timeout=10)) as state, state:
             state.execute("UPDATE gateway_runs SET host = 'elsewhere'")
-        stopped, told = home.claw("gateway", "stop"), home.claw("gateway", "status")
+        stopped, reported = home.claw("gateway", "stop"), home.claw("gateway", "status")
         killed = home.claw("gateway", "stop", "--now")
 
         assert (stopped.code, killed.code) == (1, 1)
-        assert "runs on elsewhere" in stopped.line and "it runs on elsewhere" in told.out
+        assert "runs on elsewhere" in stopped.line and "it runs on elsewhere" in reported.out
         assert running.process.poll() is None
         assert running.end()[0] == 0
 
@@ -459,8 +466,8 @@ def test_what_it_writes_holds_no_secret_and_the_command_shows_it(home):  # noqa:
     assert (
         SECRET not in everything + err + home.claw("logs").out + home.claw("gateway", "status", "--json").out
     )
-    told = json.loads(home.claw("logs", "--json", "--level", "warning").out)
-    assert "post" in [line["logger"] for line in told["lines"]]
+    reported = json.loads(home.claw("logs", "--json", "--level", "warning").out)
+    assert "post" in [line["logger"] for line in reported["lines"]]
     assert home.claw("logs", "--channel", "feishu").out == ""
     of_channel = home.claw("logs", "--channel", "post").out
     assert "with " in of_channel and "ready after" not in of_channel
@@ -502,9 +509,9 @@ def test_the_channels_of_the_file_are_listed_without_a_gateway(home):  # noqa: F
     tree["channels"]["smoke"] = {"enabled": True}
     (home.home / "config.json").write_text(json.dumps(tree))
 
-    told = json.loads(home.claw("channels", "list", "--json").out)["channels"]
+    reported = json.loads(home.claw("channels", "list", "--json").out)["channels"]
 
-    assert [(one["channel"], one["account"], one["plugin"], one["state"]) for one in told] == [
+    assert [(one["channel"], one["account"], one["plugin"], one["state"]) for one in reported] == [
         ("post", "work", "post", "loaded"), ("post", "old", "post", "disabled"), ("smoke", "default", None, "absent"),
     ]  # fmt: skip
     assert "post" in home.claw("channels", "list").out

@@ -21,7 +21,7 @@ from claw_gateway.process.reload import (
     save_last_good,
 )
 from integration.gateways import Home, Running, home, until  # noqa: F401
-from third_party import brings, installed
+from third_party import installed, plugin_code
 
 
 @pytest.fixture
@@ -161,13 +161,15 @@ def test_a_gateway_that_started_without_a_file_takes_the_first_one(place):
 
 
 def test_what_is_said_names_the_moment_of_the_configuration_that_goes_on(place):
-    told = old_config_note("config.yaml:12: x is wrong.", 0.0)
+    reported = old_config_note("config.yaml:12: x is wrong.", 0.0)
 
-    assert told.startswith("config.yaml:12: x is wrong; the gateway continues with the configuration of 19")
+    assert reported.startswith(
+        "config.yaml:12: x is wrong; the gateway continues with the configuration of 19"
+    )
 
 
 def test_in_safe_mode_the_plugins_of_others_are_blocked_also_the_required_ones(place, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(installed(tmp_path / "site", "odd", brings("odd_one")))
+    monkeypatch.syspath_prepend(installed(tmp_path / "site", "odd", plugin_code("odd_one")))
     (place / "config.yaml").write_text("plugins: {entries: {odd: {required: true}}}\n")
     environ = {"CLAW_HOME": str(place), "HOME": str(place)}
     setup = safe_mode(load_setup(environ))
@@ -197,7 +199,7 @@ def test_the_last_good_copy_is_for_this_user_only_and_the_way_back_names_it(plac
 # --- a real one
 
 
-def test_a_start_with_a_wrong_file_is_refused_and_tells_the_way_back(home):  # noqa: F811
+def test_a_start_with_a_wrong_file_is_refused_and_shows_the_way_back(home):  # noqa: F811
     with Running(home) as running:
         running.end()
     home.configured("messages: {silentToken: HUSH}\n")
@@ -232,7 +234,7 @@ def test_a_running_one_keeps_what_it_has_while_the_file_is_wrong(home):  # noqa:
         assert running.end()[0] == 0
 
 
-def test_a_running_one_takes_up_a_right_file_and_reads_it_again_when_it_is_told(home):  # noqa: F811
+def test_a_running_one_takes_up_a_right_file_and_reads_it_again_on_request(home):  # noqa: F811
     home.with_channel()
     with Running(home) as running:
         home.write(dmPolicy="disabled")
@@ -259,21 +261,21 @@ def test_a_file_that_a_plugin_refuses_is_not_the_last_good_one(home):  # noqa: F
 
 
 def test_in_safe_mode_a_new_file_lets_no_plugin_of_others_in(home):  # noqa: F811
-    def told():
+    def reported():
         return json.loads(home.claw("gateway", "status", "--json").out)
 
     home.with_channel()
     with Running(home, "--safe") as running:
-        before = told()["config"]["since"]
+        before = reported()["config"]["since"]
         home.write(dmPolicy="disabled")
-        until(lambda: told()["config"]["since"] != before)
-        assert told()["safe"] is True
-        [channel] = told()["channels"]
+        until(lambda: reported()["config"]["since"] != before)
+        assert reported()["safe"] is True
+        [channel] = reported()["channels"]
         assert channel["state"] == "failed" and "safe mode" in channel["detail"]
         assert running.end()[0] == 0
 
 
-def test_what_the_log_is_to_hear_and_keep_is_taken_up_too(home):  # noqa: F811
+def test_what_the_log_is_to_record_and_keep_is_taken_up_too(home):  # noqa: F811
     home.with_channel(
         body="import logging; log = logging.getLogger('stranger_post.line'); log.info('it listens')"
     )
@@ -297,5 +299,5 @@ def test_what_the_log_is_to_hear_and_keep_is_taken_up_too(home):  # noqa: F811
 
 
 def problem_of(home: Home) -> str:  # noqa: F811
-    told = json.loads(home.claw("gateway", "status", "--json").out)
-    return str((told["config"] or {}).get("problem", ""))
+    reported = json.loads(home.claw("gateway", "status", "--json").out)
+    return str((reported["config"] or {}).get("problem", ""))

@@ -24,11 +24,11 @@ esac
 
 
 def service(home: str = "/home/ann/.claw", kind: str = "systemd", **environ: str) -> SystemService:  # noqa: F811
-    told = {"HOME": str(USER), "PATH": "/usr/bin:/bin", **environ}
-    return SystemService(Path(home), told, kind, "/opt/claw/bin/python")
+    settings = {"HOME": str(USER), "PATH": "/usr/bin:/bin", **environ}
+    return SystemService(Path(home), settings, kind, "/opt/claw/bin/python")
 
 
-def test_the_unit_runs_this_home_with_this_python_and_does_not_retry_what_a_person_must_mend():
+def test_the_unit_runs_this_home_with_this_python_and_does_not_retry_what_a_person_must_fix():
     unit = service().text.splitlines()
 
     assert "ExecStart=/opt/claw/bin/python -m claw gateway run" in unit
@@ -76,11 +76,11 @@ def test_systemd_reads_the_unit_without_a_complaint(tmp_path, home):  # noqa: F8
 
 def test_the_agent_of_launchd_is_a_property_list_that_says_the_same():
     there = service(kind="launchd")
-    told = plistlib.loads(there.text.encode())
+    settings = plistlib.loads(there.text.encode())
 
-    assert told["ProgramArguments"] == ["/opt/claw/bin/python", "-m", "claw", "gateway", "run"]
-    assert told["EnvironmentVariables"]["CLAW_HOME"] == "/home/ann/.claw"
-    assert told["KeepAlive"] == {"SuccessfulExit": False}
+    assert settings["ProgramArguments"] == ["/opt/claw/bin/python", "-m", "claw", "gateway", "run"]
+    assert settings["EnvironmentVariables"]["CLAW_HOME"] == "/home/ann/.claw"
+    assert settings["KeepAlive"] == {"SuccessfulExit": False}
     assert there.path == USER / "Library/LaunchAgents/claw.gateway.plist"
     assert there.commands == (f"launchctl bootstrap gui/{os.getuid()} {there.path}",)
 
@@ -104,7 +104,7 @@ def managed(home: Home) -> Home:  # noqa: F811
     return home
 
 
-def test_it_is_installed_once_and_tells_how_to_switch_it_on(managed):
+def test_it_is_installed_once_and_reports_how_to_switch_it_on(managed):
     first, second = managed.claw("gateway", "install"), managed.claw("gateway", "install")
 
     [path] = (managed.root / ".config/systemd/user").iterdir()

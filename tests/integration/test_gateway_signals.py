@@ -1,4 +1,4 @@
-"""What a gateway is told by signals: it ends in time whatever hangs, and a closed terminal is no wish to reload."""
+"""Signals to a gateway: it ends in time whatever hangs, and a closed terminal does not reload it."""
 
 import os
 import pty
@@ -50,8 +50,8 @@ def test_a_process_that_hangs_is_gone_in_time_with_code_0(word):
 def test_the_whole_of_a_stop_fits_into_the_fifteen_seconds_that_the_manual_names():
     manual = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text(encoding="utf-8")
     assert f"within {signals.STOP_SECONDS:g} seconds" in manual
-    told = run._SERVING_SECONDS + run._CLOSING_SECONDS + run._LEFT_SECONDS
-    assert told < signals.STOP_SECONDS < control.STOP_SECONDS
+    total = run._SERVING_SECONDS + run._CLOSING_SECONDS + run._LEFT_SECONDS
+    assert total < signals.STOP_SECONDS < control.STOP_SECONDS
 
 
 @pytest.mark.parametrize("closed", [True, False])

@@ -1,4 +1,4 @@
-"""How many earlier turns of a conversation a request shows: as the file says of agent, channel and person."""
+"""Number of earlier turns in a request, as configured for agent, channel and person."""
 
 import pytest
 from claw.config import validate_source
@@ -29,7 +29,7 @@ def config_with(agent=None, **channel):
 
 
 async def shown_to(tmp_path, config, sender="u1", **where):
-    """How many turns before its own the last of six requests of one conversation shows."""
+    """Count the earlier turns in the last of six requests of one conversation."""
     channel, model = FakeChannel(), Listening()
     async with served(model, channel, home=tmp_path, config=config):
         for n in range(6):

@@ -13,7 +13,7 @@ from third_party import Machine, installed
 
 
 class Reviewer:
-    """Notes that it was asked, and what it was told of the call."""
+    """Record that it was asked, and the view of the call."""
 
     def __init__(self, name: str, asked: list[str], position: float | None = None) -> None:
         self.name, self.asked, self.contexts = name, asked, list[CallContext]()
@@ -71,7 +71,7 @@ async def test_reviewers_are_asked_by_position_then_by_plugin_id_and_marks_come_
     assert asked == ["early", "first by position", "a", "b", "last"]
 
 
-async def test_a_reviewer_is_told_who_calls_what_and_what_the_model_has_read():
+async def test_a_reviewer_learns_who_calls_what_and_what_the_model_has_read():
     judge = Reviewer("judge", [])
     model = FakeProvider(calls("fetch"), calls("look"), says("done"))
     tools = [FakeTool("fetch"), FakeTool("look", effects="once", owner_only=True)]
@@ -96,7 +96,7 @@ async def test_the_file_chooses_the_answer_of_a_slot_by_plugin_or_by_name():
             assert harness.app.registry.engine.plugin == "beta"
 
 
-async def test_without_a_choice_a_third_party_does_not_displace_the_answer_that_claw_brings():
+async def test_without_a_choice_a_third_party_does_not_displace_the_answer_of_claw():
     for mark in ({}, {"tryfirst": True}):
         plugins = {"alpha": plugin("register_context_engines", Engine("plain"), **mark)}
         async with Harness(FakeProvider(), plugins=plugins) as harness:

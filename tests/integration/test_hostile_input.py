@@ -173,7 +173,7 @@ async def test_an_id_that_is_none_talks_to_nobody_even_where_everybody_may(id: s
                 await asyncio.sleep(0.01)
 
 
-async def test_a_bot_is_offered_no_code_where_bots_are_heard() -> None:
+async def test_a_bot_is_offered_no_code_where_bots_are_received() -> None:
     channel, model = FakeChannel(), FakeProvider(says("Hello."))
     config = {"channels": {"fake": {"allowFrom": ["u1"], "allowBots": True}}}
     async with Harness(model, channels=[channel], config=config) as harness, harness.serving():

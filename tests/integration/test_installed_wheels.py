@@ -98,7 +98,7 @@ async def test_core_and_a_provider_answer_in_a_terminal(small: Environment) -> N
     assert len(service.requests) == 1
 
 
-def test_tools_are_explained_without_the_package_that_brings_them(small: Environment) -> None:
+def test_tools_are_explained_without_the_package_that_provides_them(small: Environment) -> None:
     small.configure({})
     done = small.claw("tools", "explain", "read")
     assert done.returncode == 1

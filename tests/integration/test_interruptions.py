@@ -1,4 +1,4 @@
-"""Whatever ends or comes between at whichever moment: each message is answered, stopped, or left for the next start."""
+"""Interruptions at any moment: each message is answered, stopped, or left for the next start."""
 
 import asyncio
 import tempfile
@@ -46,7 +46,7 @@ def queue(mode):
 
 
 def left(home):
-    """How the turns of a home ended, and what is left for a next start."""
+    """Return the outcomes of a home's turns, and the messages left for the next start."""
     database = Database(home / "state.db")
     journal = Journal(database)
     outcomes = [turn["outcome"] for turn in journal.turns()]
@@ -103,7 +103,7 @@ async def test_a_message_whose_connection_breaks_while_it_is_written_down_is_ans
 
 
 class Pondering:
-    """A filter that lets nothing out before it is told."""
+    """A filter that holds every message until it is released."""
 
     def __init__(self):
         self.asked = threading.Event()
@@ -136,18 +136,18 @@ class Leaving(FakeChannel):
 
     def __init__(self):
         super().__init__()
-        self.told = asyncio.Event()
+        self.reported = asyncio.Event()
 
     async def run(self, inbox):
         try:
             await super().run(inbox)
         finally:
-            self.told.set()
+            self.reported.set()
             await asyncio.Event().wait()
 
 
 class Renewed:
-    """A plugin that makes its channel anew at each look."""
+    """A plugin that creates a new channel for each configuration."""
 
     def __init__(self, *channels):
         self.channels = list(channels)
@@ -166,7 +166,7 @@ async def test_a_gateway_that_stops_while_it_takes_up_a_new_configuration_begins
         harness._write_config({"channels": {"fake": {"allowFrom": ["user-1"]}}}, "fake")
         environ = {"CLAW_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
         reloading = asyncio.ensure_future(here.serving.reload(load_setup(environ, standard_plugins())))
-        await asyncio.wait_for(old.told.wait(), 60)
+        await asyncio.wait_for(old.reported.wait(), 60)
         here.stop.set()
         await asyncio.wait_for(reloading, 60)
         await asyncio.wait_for(here.running, 60)
@@ -216,8 +216,12 @@ async def quiet(here, channel):
     async with asyncio.timeout(60):
         while looks < 3 and not here.running.done():
             await asyncio.sleep(0.005)
-            told = here.serving.report()
-            looks = 0 if told.running or told.waiting or told.pending or channel._waiting else looks + 1
+            reported = here.serving.report()
+            looks = (
+                0
+                if reported.running or reported.waiting or reported.pending or channel._waiting
+                else looks + 1
+            )
 
 
 async def life(home, channel, mode, between, faults):
@@ -243,7 +247,7 @@ async def life(home, channel, mode, between, faults):
 
 
 def lived(at, mode, between):
-    """How the turns ended, what people saw, and whether there was an ``at``-th step."""
+    """Return the outcomes of the turns, the visible messages, and true if there was an ``at``-th step."""
     channel, faults = Stepwise(streaming=bool(at % 2)), []
     with tempfile.TemporaryDirectory() as home, asyncio.Runner(loop_factory=lambda: Steps(at)) as runner:
         was_there = runner.run(life(Path(home), channel, mode, between, faults))

@@ -1,6 +1,6 @@
-"""Nothing acknowledged is lost, nothing is said twice, no effect is repeated: the real gateway, killed again and again.
+"""Nothing acknowledged is lost, nothing is said twice, no effect is repeated: the real gateway, killed many times.
 
-What the judge of the rig lets pass is tried first: histories in which a promise was broken.
+The checker of the rig is tested first: with histories that violate an invariant.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from rigs.checker import Asked, History, Owed, Stands, Taken, Turn, faults
+from rigs.checker import Asked, ChatMessage, History, Reply, Taken, Turn, faults
 from rigs.kill import Report, many_deaths
 
 SEEDS, KILLS = 6, 50
@@ -25,22 +25,22 @@ ASKED = (
 GOOD = History(
     ASKED,
     frozenset({1, 2, 3, 4, 5}),
-    stands=(
-        Stands("telegram", "direct", "m1p1x1 yes"),
-        Stands("telegram", "direct", "m2p1x2 so"),
-        Stands("telegram", "direct", "m2p2x2 it is"),
-        Stands("feishu", "group", "m3p1x1 done"),
+    visible=(
+        ChatMessage("telegram", "direct", "m1p1x1 yes"),
+        ChatMessage("telegram", "direct", "m2p1x2 so"),
+        ChatMessage("telegram", "direct", "m2p2x2 it is"),
+        ChatMessage("feishu", "group", "m3p1x1 done"),
     ),
     taken=(
         Taken(1, "answered", "a"), Taken(2, "answered", "b"), Taken(3, "answered", "c"), Taken(4, "answered", "d"),
         Taken(5, "heard", None),
     ),
     turns=(Turn("a", "delivered"), Turn("b", "delivered"), Turn("c", "delivered"), Turn("d", "silent")),
-    owed=(
-        Owed("a", "telegram", "m1p1x1 yes", "paid"),
-        Owed("b", "telegram", "m2p1x2 so", "paid"),
-        Owed("b", "telegram", "m2p2x2 it is", "paid"),
-        Owed("c", "feishu", "m3p1x1 done", "paid"),
+    replies=(
+        Reply("a", "telegram", "m1p1x1 yes", "paid"),
+        Reply("b", "telegram", "m2p1x2 so", "paid"),
+        Reply("b", "telegram", "m2p2x2 it is", "paid"),
+        Reply("c", "feishu", "m3p1x1 done", "paid"),
     ),
     effects=(3,),
     recorded=(1, 2, 3, 4),
@@ -62,51 +62,51 @@ def test_a_message_that_was_acknowledged_and_is_not_in_the_inbox_is_lost():
     assert faults(replace(GOOD, taken=GOOD.taken[:-1], acknowledged=frozenset({1, 2, 3, 4}))) == []
 
 
-def test_an_answer_that_stands_nowhere_in_part_or_in_another_chat_is_lost():
-    assert only(replace(GOOD, stands=GOOD.stands[1:])) == "lost"
-    assert only(replace(GOOD, stands=(*GOOD.stands[:2], GOOD.stands[3]))) == "lost"
-    elsewhere = Stands("feishu", "direct", GOOD.stands[3].text)
-    assert only(replace(GOOD, stands=(*GOOD.stands[:3], elsewhere))) == "lost"
+def test_an_answer_that_is_nowhere_in_part_or_in_another_chat_is_lost():
+    assert only(replace(GOOD, visible=GOOD.visible[1:])) == "lost"
+    assert only(replace(GOOD, visible=(*GOOD.visible[:2], GOOD.visible[3]))) == "lost"
+    elsewhere = ChatMessage("feishu", "direct", GOOD.visible[3].text)
+    assert only(replace(GOOD, visible=(*GOOD.visible[:3], elsewhere))) == "lost"
 
 
 def test_silence_where_an_answer_was_wanted_is_lost():
     assert only(replace(GOOD, turns=(Turn("a", "stopped"), *GOOD.turns[1:]))) == "lost"
 
 
-def test_a_turn_that_failed_needs_a_notice_that_stands_there():
+def test_a_turn_that_failed_needs_a_notice_that_is_there():
     failed = replace(
         GOOD,
-        stands=GOOD.stands[:3],
+        visible=GOOD.visible[:3],
         turns=(*GOOD.turns[:2], Turn("c", "failed"), GOOD.turns[3]),
-        owed=(*GOOD.owed[:3], Owed("c", "feishu", "sorry", "paid")),
+        replies=(*GOOD.replies[:3], Reply("c", "feishu", "sorry", "paid")),
     )
     assert only(failed) == "lost"
-    assert faults(replace(failed, stands=(*failed.stands, Stands("feishu", "group", "sorry")))) == []
+    assert faults(replace(failed, visible=(*failed.visible, ChatMessage("feishu", "group", "sorry")))) == []
 
 
 def marked(history: History, row: int, marks: int = 1) -> History:
     """The same, with one row of the ledger sent again knowingly."""
-    owed = list(history.owed)
-    owed[row] = replace(owed[row], marks=marks)
-    return replace(history, owed=tuple(owed))
+    replies = list(history.replies)
+    replies[row] = replace(replies[row], marks=marks)
+    return replace(history, replies=tuple(replies))
 
 
 def test_a_double_is_a_fault_where_the_service_drops_repeats_and_elsewhere_unless_it_is_marked():
-    both = replace(GOOD, stands=(*GOOD.stands, GOOD.stands[3]))
+    both = replace(GOOD, visible=(*GOOD.visible, GOOD.visible[3]))
     assert only(both) == only(marked(both, 3)) == "doubled"
-    twice = replace(GOOD, stands=(GOOD.stands[0], *GOOD.stands))
+    twice = replace(GOOD, visible=(GOOD.visible[0], *GOOD.visible))
     assert only(twice) == "doubled"
     assert faults(marked(twice, 0)) == []
 
 
 def test_each_mark_excuses_one_double():
-    often = replace(GOOD, stands=(*(GOOD.stands[0],) * 4, *GOOD.stands))
+    often = replace(GOOD, visible=(*(GOOD.visible[0],) * 4, *GOOD.visible))
     assert only(marked(often, 0)) == only(marked(often, 0, 3)) == "doubled"
     assert faults(marked(often, 0, 4)) == []
 
 
 def test_a_mark_excuses_the_message_that_it_is_on_and_no_other_of_its_turn():
-    twice = replace(GOOD, stands=(*GOOD.stands[:2], GOOD.stands[1], *GOOD.stands[2:]))
+    twice = replace(GOOD, visible=(*GOOD.visible[:2], GOOD.visible[1], *GOOD.visible[2:]))
     assert faults(marked(twice, 1)) == []
     assert only(marked(twice, 2)) == "doubled"
 
@@ -114,50 +114,56 @@ def test_a_mark_excuses_the_message_that_it_is_on_and_no_other_of_its_turn():
 def test_what_was_not_said_to_us_or_wanted_silence_is_not_answered():
     for number, kind in ((4, "hush"), (5, "aside")):
         said = f"m{number}p1x1 did you ask me?"
-        owed = Owed("d", "discord", said, "paid")
+        replies = Reply("d", "discord", said, "paid")
         answered = replace(
-            GOOD, stands=(*GOOD.stands, Stands("discord", "group", said)), owed=(*GOOD.owed, owed)
+            GOOD,
+            visible=(*GOOD.visible, ChatMessage("discord", "group", said)),
+            replies=(*GOOD.replies, replies),
         )
         [fault] = faults(answered)
         assert fault.startswith("unwanted") and kind in fault
 
 
 def test_what_a_failed_turn_showed_may_be_answered_once_more_and_not_twice():
-    half, sorry = GOOD.stands[0], Stands("telegram", "direct", "sorry")
+    half, sorry = GOOD.visible[0], ChatMessage("telegram", "direct", "sorry")
     failed = replace(
         GOOD,
-        stands=(half, sorry, *GOOD.stands),
+        visible=(half, sorry, *GOOD.visible),
         turns=(Turn("a", "failed"), *GOOD.turns[1:]),
-        owed=(Owed("a", "telegram", "sorry", "paid"), replace(GOOD.owed[0], turn="b"), *GOOD.owed[1:]),
+        replies=(
+            Reply("a", "telegram", "sorry", "paid"),
+            replace(GOOD.replies[0], turn="b"),
+            *GOOD.replies[1:],
+        ),
     )
     assert faults(failed) == []
-    thrice = replace(failed, stands=(half, *failed.stands))
+    thrice = replace(failed, visible=(half, *failed.visible))
     assert only(thrice) == "doubled"
-    also = (Owed("b", "telegram", "sorry", "paid"), *failed.owed)
-    again = replace(thrice, turns=(*failed.turns[:1], Turn("b", "failed"), *failed.turns[2:]), owed=also)
+    also = (Reply("b", "telegram", "sorry", "paid"), *failed.replies)
+    again = replace(thrice, turns=(*failed.turns[:1], Turn("b", "failed"), *failed.turns[2:]), replies=also)
     assert faults(again) == [], "the turn that made up for it failed too"
 
 
-def test_a_send_in_doubt_is_told_in_its_chat_and_stands_or_not():
-    unsure = replace(GOOD.owed[0], state="unknown")
-    notice = Owed("a", "telegram", "did it arrive?", "paid")
-    told = replace(
+def test_a_send_in_doubt_is_reported_in_its_chat_and_is_visible_or_not():
+    unsure = replace(GOOD.replies[0], state="unknown")
+    notice = Reply("a", "telegram", "did it arrive?", "paid")
+    total = replace(
         GOOD,
-        stands=(*GOOD.stands, Stands("telegram", "direct", notice.text)),
-        owed=(unsure, *GOOD.owed[1:], notice),
+        visible=(*GOOD.visible, ChatMessage("telegram", "direct", notice.text)),
+        replies=(unsure, *GOOD.replies[1:], notice),
         doubts=1,
     )
-    gone = replace(told, stands=told.stands[1:])
-    assert faults(told) == faults(gone) == []
-    assert only(replace(gone, stands=gone.stands[:-1])) == "lost", "nobody was told"
-    assert only(replace(told, doubts=0)) == "in doubt", "nothing was cut"
+    gone = replace(total, visible=total.visible[1:])
+    assert faults(total) == faults(gone) == []
+    assert only(replace(gone, visible=gone.visible[:-1])) == "lost", "nobody was told"
+    assert only(replace(total, doubts=0)) == "in doubt", "nothing was cut"
     assert only(replace(gone, idempotent=frozenset({"telegram"}))) == "in doubt", "it can be sent again"
 
 
-def test_answers_and_their_parts_stand_in_the_order_of_the_questions():
-    first, second, third, other = GOOD.stands
-    assert only(replace(GOOD, stands=(second, third, first, other))) == "out of order"
-    assert only(replace(GOOD, stands=(first, third, second, other))) == "out of order"
+def test_answers_and_their_parts_are_in_the_order_of_the_questions():
+    first, second, third, other = GOOD.visible
+    assert only(replace(GOOD, visible=(second, third, first, other))) == "out of order"
+    assert only(replace(GOOD, visible=(first, third, second, other))) == "out of order"
 
 
 def test_an_effect_happens_once():
@@ -167,7 +173,9 @@ def test_an_effect_happens_once():
 
 def test_nothing_is_left_open():
     assert "open" in only(replace(GOOD, turns=(*GOOD.turns, Turn("e", None))))
-    assert only(replace(GOOD, owed=(*GOOD.owed[:3], replace(GOOD.owed[3], state="sending")))) == "open"
+    assert (
+        only(replace(GOOD, replies=(*GOOD.replies[:3], replace(GOOD.replies[3], state="sending")))) == "open"
+    )
 
 
 def test_a_transcript_loads_and_holds_each_question_once():
@@ -175,8 +183,8 @@ def test_a_transcript_loads_and_holds_each_question_once():
     assert only(replace(GOOD, recorded=(*GOOD.recorded, 1))) == "transcript"
 
 
-def test_nothing_stands_that_nobody_owed():
-    assert only(replace(GOOD, stands=(*GOOD.stands, Stands("feishu", "group", "…")))) == "unowed"
+def test_nothing_is_visible_that_is_not_pending():
+    assert only(replace(GOOD, visible=(*GOOD.visible, ChatMessage("feishu", "group", "…")))) == "unexpected"
 
 
 @pytest.mark.xdist_group("rig")
@@ -184,25 +192,27 @@ def test_nothing_stands_that_nobody_owed():
 async def test_a_gateway_that_is_killed_at_any_moment_keeps_every_promise(tmp_path, full, record_property):
     each = FULL_KILLS_EACH if full else KILLS
     seeds = range(FULL_KILLS // FULL_KILLS_EACH if full else SEEDS)
-    room, wrong, told = asyncio.Semaphore(TOGETHER), [], Report()
+    slots, wrong, total = asyncio.Semaphore(TOGETHER), [], Report()
 
     async def history(seed: int) -> None:
-        async with room:
+        async with slots:
             rig, history = await many_deaths(seed, each, tmp_path / str(seed))
         wrong.extend(f"seed {seed}: {fault}" for fault in faults(history))
-        told.kills += rig.report.kills
-        told.fired += rig.report.fired
-        told.asked += len(history.asked)
-        told.lost += rig.report.lost
-        told.doubts += sum(one.state == "unknown" for one in history.owed)
-        told.marks += sum(one.marks for one in history.owed)
+        total.kills += rig.report.kills
+        total.fired += rig.report.fired
+        total.asked += len(history.asked)
+        total.lost += rig.report.lost
+        total.doubts += sum(one.state == "unknown" for one in history.replies)
+        total.marks += sum(one.marks for one in history.replies)
 
     async with asyncio.TaskGroup() as all_histories:
         for seed in seeds:
             all_histories.create_task(history(seed))
 
-    record_property("rig", str(told))
-    print(told, *wrong, sep="\n")
+    record_property("rig", str(total))
+    print(total, *wrong, sep="\n")
     assert wrong == []
-    assert told.kills >= 100
-    assert sum((told.fired - Counter(time=told.kills)).values()) >= told.kills / 5, "fail points are passed"
+    assert total.kills >= 100
+    assert sum((total.fired - Counter(time=total.kills)).values()) >= total.kills / 5, (
+        "fail points are passed"
+    )

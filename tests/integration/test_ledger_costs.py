@@ -1,4 +1,4 @@
-"""What a turn asks of ``state.db`` costs the same after a week of messages as on the first day."""
+"""The queries of a turn to ``state.db`` cost the same after a week of messages as on the first day."""
 
 import asyncio
 import sqlite3

@@ -27,7 +27,7 @@ from claw_admin.plugin_manager.transaction import STEPS, LayerStore, plan_instal
 from claw_tool_sdk import pip_command
 from core.source import ROOT, with_core
 from integration.test_packaging import Venv, wheel_of
-from third_party import brings
+from third_party import plugin_code
 
 pytestmark = pytest.mark.xdist_group("lifecycle")  # one worker builds the wheels
 PLUGIN = """
@@ -54,7 +54,7 @@ def package(
     project = PLUGIN.format(name=name, version=version, needs=json.dumps(list(needs)), id=id, package=module)
     (source / "pyproject.toml").write_text(project)
     (source / module / "__init__.py").write_text(
-        f'"""{name}."""\n\nVERSION = "{version}"\n' + brings(f"{id}_do")
+        f'"""{name}."""\n\nVERSION = "{version}"\n' + plugin_code(f"{id}_do")
     )
     manifest = {"id": id, "api": api, "kinds": ["tool"], "tools": [{"name": f"{id}_do", "optional": True}]}
     (source / module / "claw-plugin.json").write_text(json.dumps(manifest))
@@ -63,7 +63,7 @@ def package(
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the index holds in these tests."""
+    """The packages of the index in these tests."""
     folder, sources = tmp_path_factory.mktemp("index"), tmp_path_factory.mktemp("sources")
     for source in (
         ROOT / "examples/acme-status",
@@ -125,20 +125,20 @@ def test_a_plugin_is_installed_used_updated_and_taken_out_and_the_environment_st
 ) -> None:
     before = environment_now()
 
-    told = person.does("install", "claw-plugin-tide==1.0", "--yes")
+    output = person.does("install", "claw-plugin-tide==1.0", "--yes")
 
-    assert "claw-plugin-base" in told
-    assert "tide 1.0: idle" in told
+    assert "claw-plugin-base" in output
+    assert "tide 1.0: idle" in output
     assert {id: one["version"] for id, one in person.plugins().items()} == {"base": "1.0", "tide": "1.0"}
 
     person.does("install", "claw-plugin-tide", "--yes")  # the pin is let go of; what fits stays
     assert person.plugins()["tide"]["version"] == "1.0"
-    told = person.does("update", "tide", "--yes")
-    assert ["claw-plugin-tide", "1.0", "2.0"] in [line.split() for line in told.splitlines()]
+    output = person.does("update", "tide", "--yes")
+    assert ["claw-plugin-tide", "1.0", "2.0"] in [line.split() for line in output.splitlines()]
     assert person.plugins()["tide"]["version"] == "2.0"
 
-    told = person.does("uninstall", "tide", "--yes")
-    assert "claw-plugin-base" in told  # nobody needs it any more
+    output = person.does("uninstall", "tide", "--yes")
+    assert "claw-plugin-base" in output  # nobody needs it any more
     assert person.plugins() == {}
     assert environment_now() == before
 
@@ -212,7 +212,7 @@ def test_what_would_change_is_shown_first_and_nobody_there_to_be_asked_means_no(
     assert person.plugins() == {}
 
 
-def test_a_plugin_for_another_api_is_installed_and_told_to_be_incompatible(person: Person) -> None:
+def test_a_plugin_for_another_api_is_installed_and_reported_as_incompatible(person: Person) -> None:
     assert "incompatible" in person.does("install", "claw-plugin-future", "--yes")
 
 
@@ -234,8 +234,8 @@ def test_the_page_on_installing_does_what_it_shows(person: Person) -> None:
             command, *shown = part.splitlines()
             done = person.types(*shlex.split(command)[1:])
             assert done.returncode == 0, command + done.stderr
-            told = {" ".join(line.split()) for line in done.stdout.splitlines()}
-            assert {" ".join(line.split()) for line in shown} <= told, command
+            output = {" ".join(line.split()) for line in done.stdout.splitlines()}
+            assert {" ".join(line.split()) for line in shown} <= output, command
 
 
 def bare(folder: Path, name: str, code: str, entry: str = "", manifest: str = "") -> Path:
@@ -256,52 +256,52 @@ def bare(folder: Path, name: str, code: str, entry: str = "", manifest: str = ""
     return source
 
 
-def test_a_package_that_brings_no_plugin_is_not_installed(person: Person) -> None:
+def test_a_package_that_provides_no_plugin_is_not_installed(person: Person) -> None:
     refused = person.types("plugins", "install", str(bare(person.home, "plain-library", "x = 1")), "--yes")
 
     assert refused.returncode == 2
-    assert "plain-library brings no plugin for claw, so it was not installed" in refused.stderr
+    assert "plain-library contains no plugin for claw, so it was not installed" in refused.stderr
     assert not (person.home / "plugins.d" / "current").exists()
 
 
-MISSPELT = brings("odd_do").replace("def register_tools", "def register_tool")
-UNMARKED = brings("odd_do").replace("@hookimpl\n", "")
+MISSPELT = plugin_code("odd_do").replace("def register_tools", "def register_tool")
+UNMARKED = plugin_code("odd_do").replace("@hookimpl\n", "")
 
 
 @pytest.mark.parametrize(
-    ("code", "entry", "manifest", "told"),
+    ("code", "entry", "manifest", "output"),
     [
         (MISSPELT, 'odd = "odd"', "", "claw has no hook register_tool; did you mean register_tools?"),
         (UNMARKED, 'odd = "odd"', "", "its function register_tools is not marked with @hookimpl"),
         ("x = 1", 'odd = "odd"', "", "its package odd implements no hook"),
-        (brings("odd_do"), 'odd = "odd:plugin"', "", "its entry point names odd:plugin"),
+        (plugin_code("odd_do"), 'odd = "odd:plugin"', "", "its entry point names odd:plugin"),
         (
-            brings("odd_do"),
+            plugin_code("odd_do"),
             'odd = "odd"',
             '{"id": "odd"}',
-            "its manifest lists nothing that register_tools brings",
+            "its manifest lists nothing that register_tools provides",
         ),
         ("raise RuntimeError('no luck')", 'odd = "odd"', "", "RuntimeError: no luck"),
     ],
 )
 def test_a_plugin_of_which_nothing_would_be_used_says_so_when_it_is_installed_and_ever_after(
-    person: Person, code: str, entry: str, manifest: str, told: str
+    person: Person, code: str, entry: str, manifest: str, output: str
 ) -> None:
     said = person.does("install", str(bare(person.home, "odd", code, entry, manifest)), "--yes")
 
     assert "odd 1.0: quarantined" in said
-    assert told in said
-    assert told in person.plugins()["odd"]["why"]
-    assert told in person.types("doctor").stdout
+    assert output in said
+    assert output in person.plugins()["odd"]["why"]
+    assert output in person.types("doctor").stdout
     checked = person.types("plugins", "doctor", "odd")
-    assert told in checked.stdout
+    assert output in checked.stdout
     assert "no problems" not in checked.stderr
 
 
 # --- lock and verify
 
 
-def test_one_changed_byte_is_found_set_aside_at_start_and_brought_back(person: Person) -> None:
+def test_one_changed_byte_is_found_set_aside_at_start_and_restored(person: Person) -> None:
     person.does("install", "claw-plugin-acme", "--yes")
     person.does("lock")
     assert person.plugins()["acme"]["state"] == "loaded"
@@ -335,7 +335,7 @@ def test_a_changed_file_is_used_again_once_the_operator_says_so(person: Person) 
     person.does("verify")
 
 
-def test_the_lock_brings_the_same_set_back_and_refuses_other_bytes(person: Person, wheels: Path) -> None:
+def test_the_lock_restores_the_same_set_and_refuses_other_bytes(person: Person, wheels: Path) -> None:
     person.does("install", "claw-plugin-tide==1.0", "--yes")
     person.does("lock")
     shutil.rmtree(person.home / "plugins.d")
@@ -404,7 +404,7 @@ def change(home: Path, shelf: Any, *names: str, step: Callable[[str], None] = la
 
 
 def the_set(home: Path) -> dict[str, str]:
-    """What a start would find: distribution → version, each with its code there."""
+    """Return the distributions that a start would find, with their versions; the code of each must be there."""
     current = home / "plugins.d/current"
     assert {pin.name for pin in LayerStore(home).pins} == {
         info.name.partition("-")[0].replace("_", "-") for info in current.glob("*.dist-info")
@@ -429,10 +429,10 @@ def first(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def moments(home: Path, wheels: Path) -> list[str]:
-    heard: list[str] = []
-    change(home, Shelf(wheels), *CHANGE, step=heard.append)
+    output_lines: list[str] = []
+    change(home, Shelf(wheels), *CHANGE, step=output_lines.append)
     assert the_set(home) == AFTER
-    return heard
+    return output_lines
 
 
 def test_a_change_that_dies_at_any_moment_leaves_the_set_before_or_after(
@@ -445,8 +445,8 @@ def test_a_change_that_dies_at_any_moment_leaves_the_set_before_or_after(
     for number, name in enumerate(names):
         home = shutil.copytree(first, tmp_path / str(number), symlinks=True)
 
-        def die(heard: str, name: str = name) -> None:
-            if heard == name:
+        def die(output_lines: str, name: str = name) -> None:
+            if output_lines == name:
                 raise Killed
 
         with pytest.raises(Killed):
@@ -619,7 +619,7 @@ def test_the_kind_of_an_environment_is_read_from_what_its_maker_left(
 
 
 @pytest.mark.parametrize(
-    ("heard", "wanted"),
+    ("output_lines", "wanted"),
     [
         (["ERROR: No matching distribution found for claw-x"], "has no package claw-x"),
         (
@@ -636,8 +636,8 @@ def test_the_kind_of_an_environment_is_read_from_what_its_maker_left(
         ([], "nothing was changed"),
     ],
 )  # fmt: skip
-def test_what_pip_says_at_its_end_becomes_one_sentence(heard: list[str], wanted: str) -> None:
-    assert wanted in str(error_from_output(heard))
+def test_what_pip_says_at_its_end_becomes_one_sentence(output_lines: list[str], wanted: str) -> None:
+    assert wanted in str(error_from_output(output_lines))
 
 
 @pytest.mark.parametrize(
@@ -704,9 +704,9 @@ def test_the_next_core_is_rehearsed_and_names_the_plugins_that_would_break(
     done = venv.claw("upgrade", "--check", "--to", str(following), "--json")
 
     assert done.returncode == 1, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["core"], told["api"]) == ("0.9.0", "2.0")
-    fates = {one["plugin"]: one["why"] for one in told["plugins"]}
+    output = json.loads(done.stdout)
+    assert (output["core"], output["api"]) == ("0.9.0", "2.0")
+    fates = {one["plugin"]: one["why"] for one in output["plugins"]}
     assert fates["either"] == ""
     assert "plugin API >=1,<2" in fates["acme"]
     assert "claw-core<0.5" in fates["tied"]

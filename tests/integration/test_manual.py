@@ -146,16 +146,16 @@ NO_COMMAND_HELPS = ("fix: ", "run: claw plugins install ")
 
 @pytest.mark.usefixtures("crowd")
 @pytest.mark.parametrize("example", examples("missing-tool.md"), ids=str)
-def test_a_tool_is_missing_for_the_reason_of_the_page_and_back_after_its_mend(
+def test_a_tool_is_missing_for_the_reason_of_the_page_and_back_after_its_fix(
     example: Example, tmp_path: Path
 ) -> None:
     home = home_with(example.config, tmp_path)
     for command, shown in example.commands:
         answer = CliRunner().invoke(app, shlex.split(command)[1:])
         assert answer.exception is None or isinstance(answer.exception, SystemExit), command
-        told = answer.stdout.replace(str(home), "~/.claw")
-        printed = iter(line.strip() for line in told.splitlines())
-        assert all(line in printed for line in shown), f"{command}\n{told}\n{answer.stderr}"
+        output = answer.stdout.replace(str(home), "~/.claw")
+        printed = iter(line.strip() for line in output.splitlines())
+        assert all(line in printed for line in shown), f"{command}\n{output}\n{answer.stderr}"
     command, shown = example.commands[-1]
     assert "tools explain" in command
     assert answer.exit_code == 0 or shown[-1].startswith(NO_COMMAND_HELPS), "it is back, or says what to do"
@@ -170,10 +170,10 @@ def test_claw_says_what_is_wrong_as_the_page_on_it_shows(example: Example, tmp_p
     for command, shown in example.commands:
         words = [sys.executable, "-m", "claw", *shlex.split(command)[1:]]
         done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
-        told = (done.stdout + done.stderr).replace(str(home), "~/.claw")
-        assert "Traceback" not in told
-        lines = [line.strip() for line in told.splitlines()]
-        assert [line for line in shown if line not in lines] == [], f"{command}\n{told}"
+        output = (done.stdout + done.stderr).replace(str(home), "~/.claw")
+        assert "Traceback" not in output
+        lines = [line.strip() for line in output.splitlines()]
+        assert [line for line in shown if line not in lines] == [], f"{command}\n{output}"
 
 
 @pytest.mark.usefixtures("crowd")

@@ -195,8 +195,8 @@ async def test_no_secret_of_claw_is_said_whatever_the_act(call, tmp_path):
             if "Done." in channel.shown:
                 break
             await asyncio.sleep(0.01)
-    told = "".join([*channel.shown, *map(repr, channel.acts)])
-    assert "Done." in channel.shown and "***" in told and TOKEN not in told
+    visible = "".join([*channel.shown, *map(repr, channel.acts)])
+    assert "Done." in channel.shown and "***" in visible and TOKEN not in visible
 
 
 @pytest.mark.parametrize("action", ["send", "edit", "delete", "react", "poll"])

@@ -51,7 +51,7 @@ async def test_without_budgets_a_conversation_has_no_line_of_its_cost() -> None:
     assert lines["model"] == "fake/m1"
 
 
-def test_a_model_that_is_to_be_told_of_tools_in_words_needs_the_plugin_that_tells_it() -> None:
+def test_a_model_with_prompted_tools_needs_the_plugin_that_describes_them() -> None:
     modes = {"fake": {"models": {"m1": {"tools": "prompt"}}}}
     harness = Harness(FakeProvider(), config=without("prompted-tools", providers=modes))
     with pytest.raises(ConfigError, match="plugin prompted-tools is disabled") as refused:

@@ -25,7 +25,7 @@ LIBRARIES = {
 
 @dataclass(frozen=True)
 class Absence:
-    """What a person types to use a plugin that is not installed.
+    """A command that uses a plugin that is not installed.
 
     :param words: the command; its output names the distribution.
     :param config: added to the config file.
@@ -89,7 +89,7 @@ def _config(home: Path, more: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def scripted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A third-party plugin whose model calls the tool that it is told to call."""
+    """A third-party plugin whose model calls the given tool."""
     return installed(tmp_path_factory.mktemp("scripted"), "scripted", guard_run.PLUGIN, guard_run.MANIFEST)
 
 
@@ -182,7 +182,7 @@ def test_doctor_reports_on_the_rest(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", [*map(_still_required, sorted(set(CASES) - LIBRARIES))])
-def test_whoever_uses_the_absent_plugin_reads_which_package_brings_it(
+def test_whoever_uses_the_absent_plugin_reads_which_package_provides_it(
     name: str, scripted: Path, tmp_path: Path
 ) -> None:
     used = ABSENT[name]
@@ -196,7 +196,7 @@ def test_whoever_uses_the_absent_plugin_reads_which_package_brings_it(
     assert name in said
 
 
-def test_the_fakes_for_tests_say_which_package_brings_them(tmp_path: Path) -> None:
+def test_the_fakes_for_tests_say_which_package_provides_them(tmp_path: Path) -> None:
     environment = Environment(tmp_path, set(projects()) - {"claw-testing"})
     done = environment.run("-c", "from claw.testing import Harness")
     assert done.returncode == 1

@@ -29,7 +29,7 @@ def claw(*words: object, stdin: str = "") -> Result:
     return CliRunner().invoke(app, [*map(str, words)], input=stdin)
 
 
-def told(*words: object) -> dict[str, Any]:
+def document(*words: object) -> dict[str, Any]:
     answer = claw(*words, "--json")
     assert SECRET not in answer.output
     return {"code": answer.exit_code, **json.loads(answer.stdout)}
@@ -62,7 +62,7 @@ def test_a_key_is_read_from_stdin_into_a_private_file_and_listed_without_its_sec
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert SECRET in file.read_text()
     assert SECRET not in added.output + claw("auth", "list").output
-    [key] = told("auth", "list")["keys"]
+    [key] = document("auth", "list")["keys"]
     assert (key["provider"], key["name"], key["where"]) == ("openai", "work", "auth-profiles.json")
 
 
@@ -79,7 +79,7 @@ def test_keys_of_the_file_and_of_the_environment_are_listed_with_their_places(ho
     (home / "config.yaml").write_text(yaml.safe_dump(config))
     monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
 
-    rows = {row["provider"]: row for row in told("auth", "list")["keys"]}
+    rows = {row["provider"]: row for row in document("auth", "list")["keys"]}
 
     assert rows["anthropic"]["where"] == "ANTHROPIC_API_KEY"
     assert rows["openai"]["where"] == "providers.openai.authProfiles[0]"
@@ -90,7 +90,7 @@ def test_a_key_is_forgotten_and_what_is_not_there_is_an_error(home: Path):
     claw("auth", "add", "openai", stdin=SECRET)
 
     assert claw("auth", "remove", "openai").exit_code == 0
-    assert told("auth", "list")["keys"] == []
+    assert document("auth", "list")["keys"] == []
     assert claw("auth", "remove", "openai").exit_code != 0
 
 
@@ -99,13 +99,13 @@ def test_the_order_of_keys_is_the_agent_s_own(home: Path):
         claw("auth", "add", "openai", "--name", name, stdin=f"{SECRET}-{name}")
 
     assert claw("auth", "order", "openai", "two", "one").stdout == "order of openai: two, one\n"
-    assert told("auth", "list")["order"] == {"openai": ["two", "one"]}
+    assert document("auth", "list")["order"] == {"openai": ["two", "one"]}
     assert "no key three" in str(claw("auth", "order", "openai", "three").exception)
     assert claw("auth", "order", "openai", "--clear").stdout == "order of openai: they are used in rotation\n"
 
 
 def states() -> dict[str, str | None]:
-    return {key["name"]: key["state"] for key in told("auth", "list")["keys"]}
+    return {key["name"]: key["state"] for key in document("auth", "list")["keys"]}
 
 
 def test_a_key_that_is_added_comes_last_in_a_standing_order(home: Path):
@@ -118,7 +118,7 @@ def test_a_key_that_is_added_comes_last_in_a_standing_order(home: Path):
 
     assert "order of openai: one, three\n" in added.stdout
     assert "order of" not in again.stdout
-    assert told("auth", "list")["order"] == {"openai": ["one", "three"]}
+    assert document("auth", "list")["order"] == {"openai": ["one", "three"]}
 
 
 def test_a_key_that_no_order_names_is_not_ready(home: Path):
@@ -130,12 +130,12 @@ def test_a_key_that_no_order_names_is_not_ready(home: Path):
 
     assert states() == {"one": None, "two": "not in the order"}
     rests(home, "openai", Credential("one", f"{SECRET}-one", provider="openai", owner="default"), "billing")
-    [openai, _] = told("models", "status")["models"]
+    [openai, _] = document("models", "status")["models"]
     assert not openai["ready"]
     assert {key["key"]: key["state"] for key in openai["keys"]}["two"] == "not in the order"
 
 
-def test_an_order_of_the_file_that_does_not_name_a_new_key_is_told(home: Path):
+def test_an_order_of_the_file_that_does_not_name_a_new_key_is_reported(home: Path):
     keys = [{"id": "one", "apiKey": f"{SECRET}-one"}]
     write(home, "openai/gpt-4o", {"openai": {"authProfiles": keys, "authOrder": ["one"]}})
 
@@ -145,7 +145,7 @@ def test_an_order_of_the_file_that_does_not_name_a_new_key_is_told(home: Path):
     assert states() == {"one": None, "three": "not in the order"}
 
 
-def test_a_variable_that_is_not_set_here_is_kept_and_told(home: Path, monkeypatch):
+def test_a_variable_that_is_not_set_here_is_kept_and_reported(home: Path, monkeypatch):
     added = claw("auth", "add", "openai", "--env", "NOT_SET_AT_ALL")
 
     assert added.exit_code == 0
@@ -161,18 +161,18 @@ def test_a_variable_that_is_not_set_here_is_kept_and_told(home: Path, monkeypatc
 LOGIN = {"access_token": SECRET, "refresh_token": f"{SECRET}-refresh", "expires_in": 3600}
 
 
-def test_a_login_that_nobody_would_make_anew_is_refused_with_the_way_out(home: Path):
+def test_a_login_that_nobody_would_renew_is_refused_with_the_way_out(home: Path):
     refused = claw("auth", "add", "openai", "--name", "work", "--type", "oauth", stdin=SECRET)
 
     assert isinstance(refused.exception, UsageError)
     assert "no installed plugin can refresh openai" in str(refused.exception)
     assert "claw auth add openai --name work --type token" in str(refused.exception)
-    assert told("auth", "list")["keys"] == []
+    assert document("auth", "list")["keys"] == []
 
 
 @pytest.fixture
 def renewing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed plugin whose provider makes logins anew."""
+    """An installed plugin whose provider renews logins."""
     site = tmp_path / "site"
     package, metadata = site / "plugin_renewing", site / "claw_renewing-1.0.dist-info"
     package.mkdir(parents=True)
@@ -190,7 +190,7 @@ def renewing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("renewing")
-def test_a_login_is_kept_with_what_makes_it_anew_or_not_at_all(home: Path):
+def test_a_login_is_kept_with_what_renews_it_or_not_at_all(home: Path):
     add = ("auth", "add", "renewing", "--type", "oauth")
 
     bare = claw(*add, stdin=SECRET).exception
@@ -208,7 +208,7 @@ def test_a_login_is_kept_with_what_makes_it_anew_or_not_at_all(home: Path):
 @pytest.mark.parametrize(
     ("seconds", "good"), [(60, 60), (None, 0), (-5, 0), (float("inf"), 0), (float("nan"), 0), ("9", 0)]
 )
-def test_a_login_that_does_not_say_how_long_it_is_good_is_made_anew_at_once(seconds: object, good: int):
+def test_a_login_that_does_not_say_how_long_it_is_good_is_renewed_at_once(seconds: object, good: int):
     key = parse_login(json.dumps({**LOGIN, "expires_in": seconds}), "acme", "main", 1000.0)
 
     assert (key.kind, key.expires_at) == ("oauth", 1000.0 + good)
@@ -221,7 +221,7 @@ def test_what_is_no_login_is_refused(text: str):
 
 
 def test_models_are_listed_in_the_order_they_are_asked(home: Path):
-    listed = told("models", "list")
+    listed = document("models", "list")
 
     assert [(one["model"], one["role"]) for one in listed["models"]] == [
         ("openai/gpt-4o", "primary"),
@@ -242,7 +242,7 @@ def test_the_state_of_models_says_in_words_which_keys_rest(home: Path):
     # a rest is not made longer, and some of it may have passed
     assert re.search(r"paused for (1 min|[1-5]\d s) after 3 failures: rate limit", shown.stdout)
     assert "no key" in shown.stdout
-    assert told("models", "status")["ready"] is False
+    assert document("models", "status")["ready"] is False
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_a_service_on_this_machine_needs_no_key_and_any_other_does(home: Path, s
     agents = {"defaults": {"model": "openai/gpt-4o"}}
     (home / "config.yaml").write_text(yaml.safe_dump({"agents": agents, "providers": {"openai": section}}))
 
-    found = told("models", "status")
+    found = document("models", "status")
 
     assert found["models"][0]["needsKey"] is needs
     assert found["ready"] is not needs and found["code"] == int(needs)
@@ -298,19 +298,19 @@ def test_an_endpoint_whose_place_nobody_knows_is_not_ready_with_a_key_alone(
     else:
         claw("auth", "add", "azure", stdin=SECRET)
 
-    found = told("models", "status")
+    found = document("models", "status")
 
     assert (found["ready"], found["code"], found["models"][0]["ready"]) == (False, 1, False)
     assert "providers.azure.baseUrl: the address of Azure OpenAI is unknown" in found["models"][0]["fault"]
     assert "Set AZURE_OPENAI_ENDPOINT" in claw("models", "status").stdout.replace("\n", " ")
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://mine.openai.azure.com")
-    assert told("models", "status")["ready"] is True
+    assert document("models", "status")["ready"] is True
 
 
 def test_a_model_of_a_plugin_that_is_switched_off_is_not_ready(home: Path):
     write(home, "openai/gpt-5", {"openai": {"apiKey": SECRET}}, plugins={"deny": ["openai"]})
 
-    [model] = told("models", "status")["models"]
+    [model] = document("models", "status")["models"]
 
     assert (model["ready"], model["fault"]) == (False, "no plugin provides openai")
 
@@ -319,11 +319,11 @@ def test_a_model_is_not_ready_while_its_only_key_rests_wherever_it_is(home: Path
     openai = {"baseUrl": "http://127.0.0.1:9", "apiKey": SECRET}
     agents = {"defaults": {"model": "openai/gpt-4o"}}
     (home / "config.yaml").write_text(yaml.safe_dump({"agents": agents, "providers": {"openai": openai}}))
-    assert told("models", "status")["ready"] is True
+    assert document("models", "status")["ready"] is True
 
     rests(home, "openai", Credential("default", SECRET), "billing")
 
-    assert told("models", "status")["ready"] is False
+    assert document("models", "status")["ready"] is False
 
 
 def test_the_cooldown_of_a_service_without_a_key_is_shown(home: Path):
@@ -351,8 +351,8 @@ async def test_a_probe_makes_one_call_with_each_key_and_one_that_answers_rests_n
         config = {**CONFIG, "providers": {"openai": {"baseUrl": service.url, "authProfiles": keys}}}
         (home / "config.yaml").write_text(yaml.safe_dump(config))
         rests(home, "openai", Credential("good", SECRET), "billing")
-        found = await asyncio.to_thread(told, "models", "probe", "openai/gpt-4o")
-        after = await asyncio.to_thread(told, "models", "status")
+        found = await asyncio.to_thread(document, "models", "probe", "openai/gpt-4o")
+        after = await asyncio.to_thread(document, "models", "status")
 
     assert found["code"] == 1, found
     assert {(one["key"], one["ok"]) for one in found["calls"]} == {("good", True), ("bad", False)}, found
@@ -366,7 +366,7 @@ def test_a_probe_of_many_says_of_each_that_cannot_be_asked_what_it_lacks(home: P
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", SECRET)
     write(home, {"primary": "google/gemini-x", "fallbacks": ["azure/gpt-5", "nobody/x"]})
 
-    found = told("models", "probe")
+    found = document("models", "probe")
 
     said = {one["model"]: one["why"] for one in found["calls"]}
     assert "google has no API key" in said["google/gemini-x"] and "GEMINI_API_KEY" in said["google/gemini-x"]
@@ -393,7 +393,7 @@ async def probed(home: Path, **config: Any) -> tuple[dict[str, Any], int]:
         openai = {"baseUrl": service.url, "apiKey": SECRET, **config.pop("openai", {})}
         tree = {**CONFIG, "providers": {"openai": openai}, **config}
         (home / "config.yaml").write_text(yaml.safe_dump(tree))
-        found = await asyncio.to_thread(told, "models", "probe", "openai/gpt-4o")
+        found = await asyncio.to_thread(document, "models", "probe", "openai/gpt-4o")
         return found, len(service.requests)
 
 
@@ -414,18 +414,18 @@ async def test_a_probe_passes_no_cap_and_its_key_is_not_to_blame(home: Path):
     [call] = found["calls"]
     assert (found["code"], requests) == (1, 0)
     assert "budget daily" in call["why"]
-    keys = told("models", "status")["models"][0]["keys"]
+    keys = document("models", "status")["models"][0]["keys"]
     assert [key["state"] for key in keys] == ["ready"]
 
 
-def test_models_are_listed_with_how_they_are_told_of_tools_and_what_they_read(home: Path):
+def test_models_are_listed_with_how_they_get_tools_and_what_they_read(home: Path):
     facts = {"gpt-4o": {"contextTokens": 20_000, "tools": "prompt"}}
     model = {"primary": "openai/gpt-4o", "fallbacks": ["offline/rules", "nobody/x"]}
     config = {"agents": {"defaults": {"model": model}}, "providers": {"openai": {"models": facts}}}
     (home / "config.yaml").write_text(yaml.safe_dump(config))
 
     for command in ("list", "status"):
-        rows = told("models", command)["models"]
+        rows = document("models", command)["models"]
         assert [(one["tools"], one["contextTokens"]) for one in rows] == [
             ("prompt", 20_000),
             ("native", 32_000),
@@ -437,13 +437,13 @@ def test_models_are_listed_with_how_they_are_told_of_tools_and_what_they_read(ho
     assert "offline" not in shown.stderr
 
 
-def test_another_model_is_chosen_in_the_file_and_its_spares_stay(home: Path):
+def test_another_model_is_chosen_in_the_file_and_its_fallbacks_stay(home: Path):
     assert claw("models", "use", "fast").exit_code == 0
     chosen = yaml.safe_load((home / "config.yaml").read_text())["agents"]["defaults"]["model"]
     assert chosen == {"primary": "fast", "fallbacks": ["anthropic/claude-x"]}
 
     claw("models", "use", "openai/gpt-5", "--fallback", "fast")
-    assert told("models", "list")["models"][1]["model"] == "openai/gpt-4o-mini"
+    assert document("models", "list")["models"][1]["model"] == "openai/gpt-4o-mini"
     assert "no provider" in str(claw("models", "use", "gpt-5").exception)
     assert "openai" in str(claw("models", "use", "opnai/gpt-5").exception)
 

@@ -1,6 +1,6 @@
 """A month of conversations: what was said is still known, though the model reads 32,000 tokens and keeps nothing itself.
 
-3,000 turns over 30 days in four chats, with tools, resets, restarts and turns that are stopped; 200 facts are told amid
+3,000 turns over 30 days in four chats, with tools, resets, restarts and turns that are stopped; 200 facts are stated amid
 them, and asked for once each, half of them in other words. The model answers from the bytes of its request alone.
 """
 
@@ -19,7 +19,7 @@ SAMPLE = {"turns": 240, "count": 16, "days": 8}
 LEAST_FOUND, LEAST_FOUND_IN_SAMPLE = 190, 12
 
 
-def told(lived: Lived) -> str:
+def summary(lived: Lived) -> str:
     return (
         f"{lived.right} found ({dict(lived.sources)}), {lived.requests} requests, {lived.read_tokens:,} tokens read, "
         f"{lived.records['compaction']} compactions, {lived.records['memory_flush']} savings, {lived.seconds:.0f} s"
@@ -35,9 +35,11 @@ async def test_what_was_said_in_a_month_is_known_at_its_end(tmp_path, full, reco
     whole = await LifecycleTests(tmp_path / "whole", WHOLE).live(lines)
     plain = await LifecycleTests(tmp_path / "plain", DROPS_OLDEST).live(lines)
 
-    record_property("month", told(whole))
-    record_property("month, oldest dropped", told(plain))
-    print(told(whole), told(plain), *(f"{one.asked.asked} {said}" for one, said in whole.lost), sep="\n")
+    record_property("month", summary(whole))
+    record_property("month, oldest dropped", summary(plain))
+    print(
+        summary(whole), summary(plain), *(f"{one.asked.asked} {said}" for one, said in whole.lost), sep="\n"
+    )
     for lived in (whole, plain):
         assert set(lived.outcomes) <= {"delivered", "stopped"}, "no turn fails"
         assert sum(lived.outcomes.values()) == len(lines)

@@ -1,4 +1,4 @@
-"""Tables on a narrow terminal: a long last column stands below its row, where it can be read."""
+"""Tables on a narrow terminal: a long last column is below its row, where it can be read."""
 
 import fcntl
 import os
@@ -16,12 +16,12 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def seen(machine: Machine, columns: int, *words: str) -> list[str]:
-    """What a person sees of a command on a terminal of so many columns."""
+    """Return the output of a command on a terminal with this many columns."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    told = machine.command(*words)
-    told["env"] = {**told["env"], "TERM": "xterm"}
-    with subprocess.Popen(**told, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL) as running:
+    arguments = machine.command(*words)
+    arguments["env"] = {**arguments["env"], "TERM": "xterm"}
+    with subprocess.Popen(**arguments, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL) as running:
         os.close(theirs)
         raw = b""
         while True:
@@ -42,14 +42,14 @@ def seen(machine: Machine, columns: int, *words: str) -> list[str]:
     [
         ([7, 7, 5, 10, 10, 22], 60, True),  # the address would be broken
         ([7, 7, 5, 10, 10, 22], 80, False),
-        ([7, 7, 5, 10, 10, 400], 80, False),  # a strip of 31 letters can be read
+        ([7, 7, 5, 10, 10, 400], 80, False),  # a strip of 31 columns can be read
         ([7, 7, 5, 12, 10, 400], 80, True),
         ([7, 7, 5, 10, 10, 4], 54, False),
         ([76, 7, 400], 60, False),  # the others do not fit either
         ([4, 400], 20, False),
     ],
 )
-def test_the_last_column_stands_below_when_it_would_be_a_strip(widths, screen, below):
+def test_the_last_column_is_below_when_it_would_be_a_strip(widths, screen, below):
     assert last_column_below(widths, screen) is below
 
 

@@ -121,7 +121,7 @@ def with_acme(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Venv:
 
 @pytest.mark.index
 @pytest.mark.timeout(300)
-def test_core_alone_tells_its_version_has_no_plugins_and_says_what_it_needs_to_answer(
+def test_core_alone_reports_its_version_has_no_plugins_and_says_what_it_needs_to_answer(
     core_alone: Venv,
 ) -> None:
     assert core_alone.claw("--version").stdout.startswith("claw ")
@@ -161,7 +161,7 @@ def test_an_optional_tool_is_switched_on_by_its_name_its_plugin_or_the_group(
 
 @pytest.mark.index
 @pytest.mark.timeout(300)
-def test_a_strangers_tool_runs_through_the_same_gate(with_acme: Venv) -> None:
+def test_a_plugins_tool_runs_through_the_same_gate(with_acme: Venv) -> None:
     done = with_acme.claw("tools", "call", "acme_status", "--args", '{"name": "db-1"}')
     assert done.returncode == 0, done.stderr
     assert "db-1: fine" in done.stdout
@@ -170,7 +170,7 @@ def test_a_strangers_tool_runs_through_the_same_gate(with_acme: Venv) -> None:
 
 @pytest.mark.index
 @pytest.mark.timeout(300)
-def test_a_strangers_section_stands_in_the_prompt_and_belongs_to_it(with_acme: Venv) -> None:
+def test_a_plugins_section_is_in_the_prompt_and_belongs_to_it(with_acme: Venv) -> None:
     shown = with_acme.ask("prompt", "show")
     [mood] = [section for section in shown["sections"] if section["section"] == "mood"]
     assert mood["plugin"] == "acme-mood"

@@ -18,7 +18,7 @@ def claw(*words: object) -> Result:
     return CliRunner().invoke(app, [*map(str, words)])
 
 
-def told(*words: object) -> dict[str, Any]:
+def document(*words: object) -> dict[str, Any]:
     answer = claw(*words, "--json")
     return {"code": answer.exit_code, **json.loads(answer.stdout)}
 
@@ -56,25 +56,25 @@ def test_people_are_let_in_as_the_page_says(example: Example, tmp_path: Path) ->
 # --- claw pairing
 
 
-def test_a_stranger_is_let_in_by_their_code_and_taken_out_again(home: Path) -> None:
+def test_an_unknown_sender_is_admitted_by_their_code_and_taken_out_again(home: Path) -> None:
     (home / "config.json").write_text('{"channels": {"telegram": {}}}')
     explain = ("route", "explain", "--channel", "telegram", "--sender", "7")
-    assert told(*explain)["verdict"] == "stranger"
+    assert document(*explain)["verdict"] == "stranger"
     code = asked(home)
     assert f"{code}  waits" in claw("pairing", "list").stdout
 
     approved = claw("pairing", "approve", code.lower())
 
     assert (approved.exit_code, approved.stdout) == (0, "Ann (7) may now write to your agents on telegram\n")
-    assert told(*explain) == told(*explain) | {"code": 0, "verdict": "admitted", "owner": False}
-    assert [person["sender"] for person in told("pairing", "list")["paired"]] == ["7"]
+    assert document(*explain) == document(*explain) | {"code": 0, "verdict": "admitted", "owner": False}
+    assert [person["sender"] for person in document("pairing", "list")["paired"]] == ["7"]
     assert claw("pairing", "forget", "telegram:7").exit_code == 0
-    assert told(*explain)["verdict"] == "stranger"
+    assert document(*explain)["verdict"] == "stranger"
 
 
 def test_who_was_denied_waits_no_more(home: Path) -> None:
     assert claw("pairing", "deny", asked(home)).stdout == "Ann (7) was denied\n"
-    assert told("pairing", "list") == {
+    assert document("pairing", "list") == {
         "code": 0,
         "schemaVersion": 1,
         "kind": "pairing",
@@ -125,9 +125,9 @@ def test_a_name_in_a_list_is_nobody_and_that_is_said(home: Path, channel: str, n
     (home / "config.json").write_text(json.dumps({"channels": {channel: section}, **tree}))
 
     warned = [
-        one["key"] for one in told("config", "validate")["warnings"] if "id looks like" in one["problem"]
+        one["key"] for one in document("config", "validate")["warnings"] if "id looks like" in one["problem"]
     ]
-    admitted = told("route", "explain", "--channel", channel, "--sender", name)
+    admitted = document("route", "explain", "--channel", channel, "--sender", name)
 
     head = f"channels.{channel}"
     assert sorted(warned) == sorted([
@@ -135,21 +135,24 @@ def test_a_name_in_a_list_is_nobody_and_that_is_said(home: Path, channel: str, n
         f"{head}.groupAllowFrom[0]", f'{head}.groups["a team"].allowFrom[0]', f'{head}.groups["a team"]',
     ])  # fmt: skip
     assert (admitted["verdict"], admitted["owner"], admitted["edits"]) == ("refused", False, [])
-    assert told("route", "explain", "--channel", channel, "--sender", id)["verdict"] == "admitted"
+    assert document("route", "explain", "--channel", channel, "--sender", id)["verdict"] == "admitted"
 
 
 def test_the_person_at_this_terminal_may_talk(home: Path) -> None:
-    assert told("route", "explain") | {"kind": "route"} == told("route", "explain")
-    assert {"verdict": "admitted", "owner": True, "session": "agent:default:main", "code": 0}.items() <= told(
-        "route", "explain"
-    ).items()
+    assert document("route", "explain") | {"kind": "route"} == document("route", "explain")
+    assert {
+        "verdict": "admitted",
+        "owner": True,
+        "session": "agent:default:main",
+        "code": 0,
+    }.items() <= document("route", "explain").items()
 
 
-def test_the_deciding_key_and_the_binding_are_told_with_their_lines(home: Path) -> None:
+def test_the_deciding_key_and_the_binding_are_reported_with_their_lines(home: Path) -> None:
     (home / "config.yaml").write_text(
         "channels:\n  telegram:\n    allowFrom:\n      - '8'\n      - '7'\nbindings:\n  - agent: default\n"
     )
-    answer = told("route", "explain", "--channel", "telegram", "--sender", "7")
+    answer = document("route", "explain", "--channel", "telegram", "--sender", "7")
     assert (answer["key"], answer["line"]) == ("channels.telegram.allowFrom[1]", 5)
     assert (answer["binding"], answer["bindingLine"]) == ("bindings[0]", 7)
 
@@ -181,10 +184,10 @@ def test_the_edit_that_is_named_lets_the_message_through(
 ) -> None:
     (home / "config.json").write_text(json.dumps({"channels": channels}))
     explain = ("route", "explain", "--channel", "telegram", "--sender", "7", *flags)
-    before = told(*explain)
+    before = document(*explain)
     assert (before["code"], len(before["edits"])) == (1, 1)
 
     done = claw(*shlex.split(before["edits"][0]["command"])[1:])
 
     assert done.exit_code == 0, done.stderr or done.exception
-    assert told(*explain)["verdict"] == "admitted"
+    assert document(*explain)["verdict"] == "admitted"

@@ -112,7 +112,7 @@ def test_a_picture_that_is_too_large_lost_or_one_too_many_is_left_to_its_line(fe
     assert [base64.b64decode(one.data)[-1] for one in shown] == list(range(MAX_PICTURES))
 
 
-def test_all_pictures_of_a_message_have_room_in_one_request(fence):
+def test_all_pictures_of_a_message_have_space_in_one_request(fence):
     files = [kept(fence, f"{at}", PNG.ljust(PICTURE_BYTES, b"x")) for at in range(5)]
     assert len(pictures_of(sent(*files), lambda: fence)) == 3
 

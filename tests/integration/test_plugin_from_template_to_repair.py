@@ -1,5 +1,5 @@
 """The whole story of a plugin, in a fresh venv: written, built, installed, let in, called, switched off and on, set aside
-by the next core, and mended. No network but the package index; the model of the turns stands on loopback."""
+by the next core, and updated. No network but the package index; the model of the turns is on loopback."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def does(venv: Venv, *words: str) -> str:
-    """What a command that goes well prints."""
+    """Return the output of a command that must succeed."""
     done = venv.claw(*words)
     assert done.returncode == 0, f"claw {' '.join(words)}\n{done.stdout}{done.stderr}"
     return done.stdout
@@ -92,7 +92,7 @@ def model(request: ReceivedRequest) -> ServiceReply | str:
 
 
 def turn(venv: Venv, *words: str) -> tuple[str, list[ReceivedRequest]]:
-    """A turn of ``claw chat`` with a model that stands on loopback: the answer, and what the model was asked."""
+    """A turn of ``claw chat`` with a model on loopback: the answer, and what the model was asked."""
 
     async def with_service() -> tuple[str, list[ReceivedRequest]]:
         async with OpenAIService(model) as service:
@@ -150,10 +150,10 @@ def written(venv: Venv) -> Path:
     return project
 
 
-def test_a_plugin_from_its_first_line_to_its_mend_under_the_next_core(
+def test_a_plugin_from_its_first_line_to_its_update_under_the_next_core(
     venv: Venv, released: dict[str, str], tmp_path: Path
 ) -> None:
-    def stands() -> tuple[str, str, str]:
+    def listed_state() -> tuple[str, str, str]:
         plugin = venv.plugins()["doorbell"]
         return plugin["state"], plugin["version"], plugin["origin"]
 
@@ -161,15 +161,15 @@ def test_a_plugin_from_its_first_line_to_its_mend_under_the_next_core(
     project = written(venv)
 
     does(venv, "plugins", "install", built(venv, project, tmp_path), "--yes")
-    assert stands() == ("idle", "0.1.0", "layer")
-    told = is_out_of_every_turn(venv, "it is optional")
+    assert listed_state() == ("idle", "0.1.0", "layer")
+    explanation = is_out_of_every_turn(venv, "it is optional")
 
-    does(venv, *printed(told, r"config set .*"))  # opted in by allow list
-    assert stands() == ("loaded", "0.1.0", "layer")
+    does(venv, *printed(explanation, r"config set .*"))  # opted in by allow list
+    assert listed_state() == ("loaded", "0.1.0", "layer")
     is_in_every_turn(venv)
 
     does(venv, "plugins", "disable", "doorbell")
-    assert stands()[0] == "disabled"
+    assert listed_state()[0] == "disabled"
     is_out_of_every_turn(venv, "its plugin doorbell is disabled")
     does(venv, "plugins", "enable", "doorbell")
     is_in_every_turn(venv)
@@ -179,17 +179,19 @@ def test_a_plugin_from_its_first_line_to_its_mend_under_the_next_core(
     why = {one["plugin"]: one["why"] for one in json.loads(warned.stdout)["plugins"]}
     assert "it needs plugin API >=1,<2" in why["doorbell"]
     assert does(venv, "--version") == "claw 0.1.0\n"
-    assert stands()[0] == "loaded"
+    assert listed_state()[0] == "loaded"
 
     venv.install(*released.values(), "-c", str(ROOT / "constraints.txt"))
     assert does(venv, "--version") == "claw 0.2.0\n"
-    assert stands() == ("incompatible", "0.1.0", "layer")
-    told = is_out_of_every_turn(venv, "it needs plugin API >=1,<2; this claw has 2")
-    assert "nothing to do" in does(venv, *printed(told, r"plugins update \w+"), "--yes")  # no release yet
+    assert listed_state() == ("incompatible", "0.1.0", "layer")
+    explanation = is_out_of_every_turn(venv, "it needs plugin API >=1,<2; this claw has 2")
+    assert "nothing to do" in does(
+        venv, *printed(explanation, r"plugins update \w+"), "--yes"
+    )  # no release yet
 
     edited(project / "pyproject.toml", VERSION)
     edited(project / "claw_plugin_doorbell/claw-plugin.json", WIDER)
     done = does(venv, "plugins", "install", built(venv, project, tmp_path), "--yes")
     assert "doorbell 0.2.0: loaded" in done
-    assert stands() == ("loaded", "0.2.0", "layer")
+    assert listed_state() == ("loaded", "0.2.0", "layer")
     is_in_every_turn(venv)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from third_party import Machine, brings, installed
+from third_party import Machine, installed, plugin_code
 
 BOOM = "raise RuntimeError('no luck')"
 HOOK = "from claw import hookimpl\n@hookimpl\ndef register_tools(config):\n    "
@@ -75,7 +75,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     site = root / "site"
     for id, fault in FAULTS.items():
         installed(site, id, counted(fault.code), fault.manifest)
-    installed(site, "sound", brings("sound_do"))
+    installed(site, "sound", plugin_code("sound_do"))
     machine = Machine(root / "machine", [site])
     machine.configured(json.dumps(RADIO))
     called = machine.claw("tools", "call", "lazy_do")  # a process that takes turns, and calls the lazy tool
@@ -206,14 +206,14 @@ def code_of(machine: Machine) -> Path:
 def test_changed_files_and_a_success_end_it(alone):
     assert state_of(alone) == "quarantined"
 
-    code_of(alone).write_text(brings("odd_do"))
+    code_of(alone).write_text(plugin_code("odd_do"))
 
     assert state_of(alone) == "loaded"
     assert alone.claw("tools", "explain", "odd_do").code == 0
 
 
 def test_a_cause_outside_of_its_files_ends_with_the_next_process_that_loads_it(tmp_path):
-    code = "import late_library\n" + brings("odd_do")
+    code = "import late_library\n" + plugin_code("odd_do")
     machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", code)])
     machine.configured('{"locale": "en"}')
     machine.claw("tools", "list")
@@ -226,8 +226,9 @@ def test_a_cause_outside_of_its_files_ends_with_the_next_process_that_loads_it(t
 
 
 def test_retry_loads_one_that_hung_again(tmp_path):
-    code = f"import os, time\nif os.path.exists({str(tmp_path / 'slow')!r}):\n    time.sleep(60)\n" + brings(
-        "odd_do"
+    code = (
+        f"import os, time\nif os.path.exists({str(tmp_path / 'slow')!r}):\n    time.sleep(60)\n"
+        + plugin_code("odd_do")
     )
     machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", code)])
     machine.configured('{"locale": "en"}')
@@ -280,7 +281,7 @@ def test_doctor_of_plugins_records_what_it_finds(tmp_path):
 
     assert machine.claw("plugins", "doctor", "odd").code == 1
     assert state_of(machine) == "quarantined"
-    code_of(machine).write_text(brings("odd_do"))
+    code_of(machine).write_text(plugin_code("odd_do"))
     machine.claw("plugins", "doctor", "odd")
 
     assert state_of(machine) == "loaded"

@@ -20,7 +20,7 @@ def claw(*words: object) -> Result:
     return CliRunner().invoke(app, ["policy", *map(str, words)])
 
 
-def told(*words: object) -> dict[str, Any]:
+def document(*words: object) -> dict[str, Any]:
     answer = claw(*words, "--json")
     return {"code": answer.exit_code, **json.loads(answer.stdout)}
 
@@ -109,7 +109,7 @@ def test_one_line_changed_is_seen_by_the_scenarios_and_a_gain_by_the_comparison(
 # --- claw policy test
 
 
-def test_what_is_not_as_expected_is_told_with_the_rule_that_decides(home: Path, tmp_path: Path) -> None:
+def test_what_is_not_as_expected_is_reported_with_the_rule_that_decides(home: Path, tmp_path: Path) -> None:
     (home / "config.yaml").write_text("tools:\n  deny: [exec]\n")
     file = tmp_path / "scenarios.yaml"
     file.write_text("scenarios:\n  - {name: shell, has: [bash], lacks: [read]}\n  - {lacks: [exec]}\n")
@@ -123,7 +123,7 @@ def test_what_is_not_as_expected_is_told_with_the_rule_that_decides(home: Path, 
     ]
     assert "tools.deny denies it (exec)" in lines[1] and "config.yaml:2" in lines[1]
     assert "nothing removes it" in lines[2]
-    answer = told("test", file)
+    answer = document("test", file)
     assert (answer["code"], answer["passed"]) == (5, False)
     assert [len(one["differences"]) for one in answer["scenarios"]] == [2, 0]
     assert (
@@ -134,7 +134,7 @@ def test_what_is_not_as_expected_is_told_with_the_rule_that_decides(home: Path, 
 def test_a_tool_that_nobody_knows_is_never_as_expected(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "scenarios.json"
     file.write_text(json.dumps({"scenarios": [{"lacks": ["exce", "group:ui", "group:plugins"]}]}))
-    answer = told("test", file)
+    answer = document("test", file)
     assert answer["code"] == 5
     assert [one["name"] for one in answer["scenarios"][0]["differences"]] == ["exce"]
 
@@ -153,7 +153,7 @@ def test_a_tool_that_nobody_knows_is_never_as_expected(home: Path, tmp_path: Pat
         ("scenarios:\n  - {depth: -1, has: [read]}\n", 3, ("scenarios[0].depth", "at least 0")),
     ],
 )
-def test_a_file_of_scenarios_that_is_wrong_is_told_with_its_place(
+def test_a_file_of_scenarios_that_is_wrong_is_reported_with_its_place(
     text: str, code: int, words: tuple[str, ...], home: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "scenarios.yaml"
@@ -166,7 +166,7 @@ def test_a_file_of_scenarios_that_is_wrong_is_told_with_its_place(
 # --- claw policy diff
 
 
-def test_runs_that_change_alike_are_told_once(home: Path, tmp_path: Path) -> None:
+def test_runs_that_change_alike_are_reported_once(home: Path, tmp_path: Path) -> None:
     (home / "config.yaml").write_text("tools:\n  deny: [exec]\n")
     new = tmp_path / "new.yaml"
     new.write_text("tools:\n  deny: [ls]\n")
@@ -192,7 +192,7 @@ def test_nothing_is_gained_by_a_rule_that_only_takes_away(
 ) -> None:
     files = [written(tmp_path / f"{name}.json", tools=tree) for name, tree in (("old", old), ("new", new))]
     assert claw("diff", *files).exit_code == 0
-    assert claw("diff", *reversed(files)).exit_code == (1 if told("diff", *files)["changed"] else 0)
+    assert claw("diff", *reversed(files)).exit_code == (1 if document("diff", *files)["changed"] else 0)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_group_or_a_person_who_is_freed_is_noticed(
 ) -> None:
     old = written(tmp_path / "old.json", channels={"telegram": {"groups": group}})
     new = written(tmp_path / "new.json", channels={"telegram": {}})
-    answer = told("diff", old, new)
+    answer = document("diff", old, new)
     assert answer["code"] == 1
     assert {tuple(one["gained"]) for one in answer["changed"]} == {("exec",)}
     assert {one["scenario"]["channel"] for one in answer["changed"]} == {"telegram"}
@@ -218,21 +218,21 @@ def test_a_group_or_a_person_who_is_freed_is_noticed(
 def test_a_new_agent_gains_all_that_it_has_and_one_that_goes_loses_it(home: Path, tmp_path: Path) -> None:
     old = written(tmp_path / "old.json", agents={"list": [{"id": "one"}]})
     new = written(tmp_path / "new.json", agents={"list": [{"id": "one"}, {"id": "two"}]})
-    assert {one["scenario"]["agent"] for one in told("diff", old, new)["changed"]} == {"two"}
-    assert (told("diff", old, new)["code"], told("diff", new, old)["code"]) == (1, 0)
+    assert {one["scenario"]["agent"] for one in document("diff", old, new)["changed"]} == {"two"}
+    assert (document("diff", old, new)["code"], document("diff", new, old)["code"]) == (1, 0)
 
 
 @pytest.mark.usefixtures("neighbours")
 def test_a_plugin_that_is_enabled_and_a_name_handed_over_are_gains(home: Path, tmp_path: Path) -> None:
     off = written(tmp_path / "off.json", plugins={"entries": {"acme": {"enabled": False}}})
     on = written(tmp_path / "on.json")
-    assert told("diff", off, on)["changed"][0]["gained"] == {"acme_status": "acme"}
+    assert document("diff", off, on)["changed"][0]["gained"] == {"acme_status": "acme"}
 
 
 def test_only_the_runs_of_a_file_are_compared_when_there_is_one(home: Path, tmp_path: Path) -> None:
     old, new = written(tmp_path / "old.json", tools={"deny": ["exec"]}), written(tmp_path / "new.json")
     runs = written(tmp_path / "runs.json", scenarios=[{"sandbox": True, "name": "boxed"}, {"depth": 1}])
-    answer = told("diff", old, new, "--scenarios", runs)
+    answer = document("diff", old, new, "--scenarios", runs)
     assert (answer["scenarios"], answer["gains"], answer["code"]) == (2, 2, 1)
     assert answer["changed"][0]["scenario"]["name"] == "boxed"
 
@@ -252,7 +252,7 @@ def test_show_has_every_gate_and_layer_with_key_line_and_what_it_takes_away(home
         "agents:\n  list:\n    - id: coder\n      tools: {deny: [exec]}\n"
         "      model: {primary: anthropic/a, fallbacks: [openai/b]}\n"
     )
-    answer = told("show")
+    answer = document("show")
     stages = {stage["stage"]: stage for stage in answer["stages"]}
 
     assert list(stages)[2:11] == [
@@ -275,7 +275,9 @@ def test_show_has_every_gate_and_layer_with_key_line_and_what_it_takes_away(home
 
 
 @pytest.mark.usefixtures("neighbours")
-def test_show_tells_an_opt_in_from_a_restriction_and_our_own_lists_from_those_of_the_file(home: Path) -> None:
+def test_show_distinguishes_an_opt_in_from_a_restriction_and_our_own_lists_from_those_of_the_file(
+    home: Path,
+) -> None:
     (home / "config.yaml").write_text("tools:\n  allow: [acme_restart]\n")
     lines = claw("show", "--sandbox", "--depth", "1").stdout.splitlines()
     [line] = [line for line in lines if line.startswith("global ")]
@@ -308,7 +310,7 @@ def test_no_home_is_made_and_no_database(home: Path, tmp_path: Path) -> None:
     assert not home.exists()
 
 
-def test_a_plugin_whose_tools_no_manifest_tells_is_named(
+def test_a_plugin_whose_tools_no_manifest_lists_is_named(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = tmp_path / "site"

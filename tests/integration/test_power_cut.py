@@ -1,4 +1,4 @@
-"""A power cut takes everything that was not synced, and nothing that a platform was told we have."""
+"""A power cut takes everything that was not synced, and nothing that was acknowledged to a platform."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ def message(number: int) -> Inbound:
 
 
 def left(medium, home, place, seed):
-    """What the inbox holds after a cut at this moment."""
+    """Return the content of the inbox after a power cut at this moment."""
     medium.after_a_cut(home, place, random.Random(seed))
     with closing(Database(place / "state.db")) as database:
         Journal(database)
@@ -30,8 +30,8 @@ def left(medium, home, place, seed):
         return {text for (text,) in database.read("SELECT message_id FROM inbox")}
 
 
-class Door(FakeChannel):
-    """A service that loses its power, and ours, at once after it was told that we have a message."""
+class CuttingChannel(FakeChannel):
+    """A service that loses its power, and ours, right after a message was acknowledged to it."""
 
     def __init__(self, *capabilities):
         super().__init__(capabilities=frozenset(capabilities))
@@ -45,7 +45,7 @@ class Door(FakeChannel):
 @pytest.fixture
 async def served(tmp_path):
     medium = Medium()
-    channel = Door("idempotent")
+    channel = CuttingChannel("idempotent")
     harness = Harness(
         FakeProvider(*[says("yes")] * 50), channels=[channel], home=tmp_path / "home", disk=medium.disk()
     )
@@ -57,14 +57,14 @@ async def served(tmp_path):
     await harness.close()
 
 
-async def test_what_a_service_was_told_we_have_is_on_the_medium_at_that_moment(served):
+async def test_what_was_acknowledged_to_a_service_is_on_the_medium_at_that_moment(served):
     medium, folder, inbox = served
     for number in range(8):
         assert await inbox.submit(message(number))
         assert f"m{number}" in left(medium, folder / "home", folder / f"cut-{number}", number)
 
 
-async def test_messages_that_come_together_share_a_sync_and_each_is_there_when_it_is_told(served):
+async def test_messages_that_come_together_share_a_sync_and_each_is_there_when_it_is_acknowledged(served):
     medium, folder, inbox = served
     before = medium.syncs
 
@@ -77,7 +77,7 @@ async def test_messages_that_come_together_share_a_sync_and_each_is_there_when_i
     assert 1 <= medium.syncs - before < 30
 
 
-async def test_a_message_that_comes_twice_is_told_once_it_is_on_the_medium_and_not_before(served):
+async def test_a_message_that_comes_twice_is_acknowledged_once_it_is_on_the_medium_and_not_before(served):
     medium, folder, inbox = served
 
     async def write(again):
@@ -88,7 +88,7 @@ async def test_a_message_that_comes_twice_is_told_once_it_is_on_the_medium_and_n
 
 
 async def test_a_cut_at_any_moment_loses_nothing_that_was_acknowledged(tmp_path):
-    home, medium, dice, told = tmp_path / "home", Medium(), random.Random(7), set()
+    home, medium, dice, reported = tmp_path / "home", Medium(), random.Random(7), set()
     with closing(Database(home / "state.db", disk=medium.disk())) as database:
         journal = Journal(database)
 
@@ -97,18 +97,18 @@ async def test_a_cut_at_any_moment_loses_nothing_that_was_acknowledged(tmp_path)
             journal.accept(message(number))
             await asyncio.sleep(0)
             await journal.durable()
-            told.add(f"m{number}")
+            reported.add(f"m{number}")
 
         async def cut(at):
             await asyncio.sleep(dice.random() * 0.04)
-            there = left(medium, home, tmp_path / f"cut-{at}", at) if told else told
-            assert told <= there
+            there = left(medium, home, tmp_path / f"cut-{at}", at) if reported else reported
+            assert reported <= there
 
         await asyncio.gather(*map(come, range(120)), *map(cut, range(12)))
-        assert len(told) == 120
+        assert len(reported) == 120
 
 
-async def test_what_comes_after_a_sync_that_failed_is_on_the_medium_too_when_it_is_told(tmp_path):
+async def test_what_comes_after_a_sync_that_failed_is_on_the_medium_too_when_it_is_acknowledged(tmp_path):
     home, medium = tmp_path / "home", Medium()
     with closing(Database(home / "state.db", disk=medium.disk())) as database:
         journal = Journal(database)
@@ -131,7 +131,7 @@ async def test_what_the_disk_refused_to_sync_is_not_acknowledged_and_taken_in_wh
         if refuse:
             raise refuse.pop()
 
-    channel = Door()
+    channel = CuttingChannel()
     harness = Harness(
         FakeProvider(says("yes")), channels=[channel], home=tmp_path / "home", disk=Disk(sync=sync)
     )

@@ -32,7 +32,7 @@ def claw(*words: str) -> Result:
     return CliRunner().invoke(app, ["prompt", *words])
 
 
-def told(*words: str) -> dict[str, Any]:
+def document(*words: str) -> dict[str, Any]:
     answer = claw(*words, "--json")
     return {"code": answer.exit_code, **json.loads(answer.stdout)}
 
@@ -49,13 +49,13 @@ def test_as_shipped_two_turns_share_every_byte_before_the_boundary() -> None:
     answer = claw("stability")
     assert answer.exit_code == 0
     assert answer.stdout.startswith("stable: two turns share all ")
-    assert told("stability")["breaks"] == []
+    assert document("stability")["breaks"] == []
 
 
 def test_a_section_that_counts_turns_is_named_with_its_plugin_and_what_differs(site: Path) -> None:
     installed(site, "counting", SECTION.format(text="f'## Mood\\nturn {next(counter)} of many'", more=""))
 
-    told_to_people, [broken] = claw("stability"), told("stability")["breaks"]
+    told_to_people, [broken] = claw("stability"), document("stability")["breaks"]
 
     assert told_to_people.exit_code == 1
     assert "section Mood of plugin counting" in told_to_people.stdout
@@ -72,7 +72,7 @@ def test_a_plugin_that_could_not_be_loaded_is_not_judged_to_be_stable(site: Path
     assert answer.exit_code == 1
     assert "not judged" in answer.stdout and "moody" in answer.stdout
     assert "stable: two turns" not in answer.stdout
-    assert told("stability")["stable"] is False
+    assert document("stability")["stable"] is False
 
 
 MIDDLEWARE = """
@@ -134,7 +134,7 @@ def test_a_section_that_reads_the_clock_is_found_though_both_turns_come_within_a
     assert "section Mood of plugin clocked" in answer.stdout and "contains the time" in answer.stdout
 
 
-def test_an_operator_mends_it_by_a_position_behind_the_boundary(site: Path, tmp_path: Path) -> None:
+def test_an_operator_fixes_it_by_a_position_behind_the_boundary(site: Path, tmp_path: Path) -> None:
     installed(site, "restless", SECTION.format(text="f'turn {next(counter)}'", more=""))
     assert claw("stability").exit_code == 1
     home = tmp_path / "home" / ".claw"
@@ -166,7 +166,7 @@ def club(site: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("club")
 def test_the_prompt_of_a_group_is_shown_and_held_to_be_stable_as_any_other() -> None:
     there = ("--channel", "fake", "--group", "club", "--sender", "8")
-    shown = {line["section"]: line for line in told("show", *there)["sections"]}
+    shown = {line["section"]: line for line in document("show", *there)["sections"]}
     assert shown["Extra Context"]["stable"] is False
     assert "Speak of gardens." in claw("show", "--text", *there).stdout
     assert claw("stability", *there).exit_code == 0
@@ -185,7 +185,8 @@ def test_a_prompt_is_shown_in_each_mode() -> None:
         == "You are a personal assistant running inside claw.\n"
     )
     names = [
-        [line["section"] for line in told("show", "--mode", mode)["sections"]] for mode in ("minimal", "full")
+        [line["section"] for line in document("show", "--mode", mode)["sections"]]
+        for mode in ("minimal", "full")
     ]
     assert set(names[0]) < set(names[1]) and "Safety" in names[0] and "Documentation" not in names[0]
 
@@ -196,13 +197,13 @@ def test_each_file_has_its_price_and_a_cut_one_says_so(tmp_path: Path) -> None:
     (own / "SOUL.md").write_text("kind")
     (own / "USER.md").write_text("x" * 30_000)
 
-    lines = {Path(line["file"]).name: line for line in told("show")["byFile"]}
+    lines = {Path(line["file"]).name: line for line in document("show")["byFile"]}
 
     assert (lines["SOUL.md"]["state"], lines["SOUL.md"]["bytes"]) == ("whole", 4)
     assert (lines["USER.md"]["state"], lines["USER.md"]["bytes"]) == ("cut", 20_000)
     rows = claw("show", "--by", "file").stdout.splitlines()
     assert rows[0].split() == ["file", "state", "bytes", "tokens,", "about"] and "USER.md  cut" in rows[1]
-    assert told("show", "--mode", "minimal")["byFile"] == []
+    assert document("show", "--mode", "minimal")["byFile"] == []
 
 
 def part(name: str, text: str = "", plugin: str = "acme", kind: str = "section") -> PromptPart:
@@ -252,14 +253,14 @@ def test_the_present_time_is_known_when_it_is_said(
     time.tzset()
 
 
-def test_a_price_is_told_for_each_plugin_skill_and_tool(tmp_path: Path) -> None:
+def test_a_price_is_reported_for_each_plugin_skill_and_tool(tmp_path: Path) -> None:
     skill = tmp_path / "home" / ".claw" / "workspace-default" / "skills" / "doors"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: doors\ndescription: Open & shut doors.\n---\n# Doors\n")
     (tmp_path / "home" / ".claw" / "config.yaml").write_text(
         f"agents: {{defaults: {{workspace: {skill.parents[1]}}}}}\n"
     )
-    body = told("show")
+    body = document("show")
 
     by_tool = {line["tool"]: line for line in body["byTool"]}
     assert by_tool["read"]["plugin"] == "tools-std" and by_tool["read"]["tokens"] > 0

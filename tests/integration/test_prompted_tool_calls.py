@@ -50,12 +50,12 @@ def results(harness: Harness) -> list[ToolResultMessage]:
     return [message for message in said if isinstance(message, ToolResultMessage)]
 
 
-async def test_a_model_without_tools_is_told_of_them_and_its_words_become_calls() -> None:
+async def test_a_model_without_tools_learns_of_them_and_its_words_become_calls() -> None:
     model, tool = InPieces(says(f"I look.\n{READ}"), says("It is 42.")), peek()
     async with in_words(model, tool) as harness:
         reply = await harness.send("what does a.md say?")
 
-    first, second = (heard.request for heard in model.requests)
+    first, second = (recorded.request for recorded in model.requests)
     assert reply and reply.text == "It is 42."
     assert tool.calls == [{"path": "a.md"}]
     assert first.tools == second.tools == ()
@@ -77,7 +77,7 @@ async def test_nothing_of_a_call_is_ever_shown_while_it_grows() -> None:
 async def test_the_past_holds_calls_as_any_models_so_that_another_one_can_go_on() -> None:
     weak, strong = InPieces(says(READ), says("42.")), FakeProvider(says("Still 42."), name="strong")
     async with Harness(
-        weak, spares=[strong], tools=[peek()], config={"providers": {"fake": {"tools": "prompt"}}}
+        weak, fallbacks=[strong], tools=[peek()], config={"providers": {"fake": {"tools": "prompt"}}}
     ) as harness:
         await harness.send("what does a.md say?")
         await harness.send("and now?", model="strong/m1")
@@ -100,16 +100,16 @@ async def test_results_of_several_calls_come_back_in_one_message() -> None:
     ] == [True] * 2  # type: ignore[union-attr]
 
 
-async def test_a_call_that_cannot_be_read_is_told_to_the_model_which_writes_it_again() -> None:
+async def test_a_call_that_cannot_be_read_is_reported_to_the_model_which_writes_it_again() -> None:
     model, tool = InPieces(says('<tool_call>peek(path="a.md")</tool_call>'), says(READ), says("42.")), peek()
     async with in_words(model, tool) as harness:
         reply = await harness.send("what does a.md say?")
 
-    told = model.requests[1].request.messages[-1].content[0].text  # type: ignore[union-attr]
+    feedback = model.requests[1].request.messages[-1].content[0].text  # type: ignore[union-attr]
     assert reply and reply.text == "42."
     assert tool.calls == [{"path": "a.md"}]
-    assert "not a JSON object" in told
-    assert f'name="{UNREADABLE_CALL}"' in told
+    assert "not a JSON object" in feedback
+    assert f'name="{UNREADABLE_CALL}"' in feedback
     assert shown(harness) == "42."
 
 
@@ -170,9 +170,9 @@ async def test_results_cannot_end_themselves_or_begin_another() -> None:
     async with in_words(model, peek(trick)) as harness:
         await harness.send("go")
 
-    told = model.requests[1].request.messages[-1].content[0].text  # type: ignore[union-attr]
-    assert told.count("</tool_result>") == 1
-    assert told.count("<tool_result") == 1
+    feedback = model.requests[1].request.messages[-1].content[0].text  # type: ignore[union-attr]
+    assert feedback.count("</tool_result>") == 1
+    assert feedback.count("<tool_result") == 1
 
 
 async def test_a_model_for_talk_alone_gets_no_tools_and_its_printed_calls_come_to_nothing() -> None:
@@ -192,8 +192,8 @@ async def test_the_stable_part_of_the_prompt_stays_the_same_whatever_is_chosen()
         await harness.send("go", tool_choice="peek")
         await harness.send("hi", tool_choice="none")
 
-    stables = {heard.request.system.stable for heard in model.requests}
-    volatiles = [heard.request.system.volatile for heard in model.requests]
+    stables = {recorded.request.system.stable for recorded in model.requests}
+    volatiles = [recorded.request.system.volatile for recorded in model.requests]
     assert len(stables) == 1
     assert ["must call the tool peek" in one for one in volatiles] == [True, False, False]
     assert "call no tool" in volatiles[2]
@@ -232,7 +232,7 @@ async def test_a_provider_says_itself_which_of_its_models_have_only_words() -> N
         await harness.send("hi")
         await harness.send("hi", model="fake/m2")
 
-    assert [heard.tool_names for heard in model.requests] == [(), ("peek",)]
+    assert [recorded.tool_names for recorded in model.requests] == [(), ("peek",)]
 
 
 async def test_what_is_kept_of_a_long_past_is_the_same_objects_at_each_step() -> None:
@@ -240,7 +240,7 @@ async def test_what_is_kept_of_a_long_past_is_the_same_objects_at_each_step() ->
     async with in_words(model, peek()) as harness:
         await harness.send("go")
 
-    one, two, three = (heard.request.messages for heard in model.requests)
+    one, two, three = (recorded.request.messages for recorded in model.requests)
     assert all(a is b for a, b in zip(two[1:], three[1:], strict=False))
     assert len(one) < len(two) < len(three)
 
@@ -255,13 +255,13 @@ async def test_an_answer_without_a_call_goes_through_untouched() -> None:
     assert shown(harness) == reply.text
 
 
-async def test_a_message_may_bring_its_choice_along_as_callers_of_the_api_do() -> None:
+async def test_a_message_may_carry_its_choice_as_callers_of_the_api_do() -> None:
     model = FakeProvider(calls("peek", path="a.md"), says("42."), says("no"))
     async with Harness(model, tools=[peek()]) as harness:
         await harness.send(replace(terminal_message("go"), tool_choice="required"))
         await harness.send(replace(terminal_message("go"), tool_choice="none"))
 
-    assert [heard.request.tool_choice for heard in model.requests] == ["required", "auto", "none"]
+    assert [recorded.request.tool_choice for recorded in model.requests] == ["required", "auto", "none"]
 
 
 # --- the size of a model
@@ -273,7 +273,7 @@ async def test_a_model_that_reads_too_little_is_not_given_tools_and_the_next_one
         "models": {"leastContext": "16000", "wait": "off"},
         "agents": {"defaults": {"model": {"primary": "fake/m1", "fallbacks": ["large/m1"]}}},
     }
-    async with Harness(small, spares=[large], tools=[peek()], config=config) as harness:
+    async with Harness(small, fallbacks=[large], tools=[peek()], config=config) as harness:
         reply = await harness.send("hi")
 
     assert reply and reply.text == "I can."
@@ -298,7 +298,7 @@ async def test_it_may_still_talk_where_there_are_no_tools() -> None:
     assert reply and reply.text == "hi"
 
 
-async def test_a_model_that_reads_little_is_told_of_once() -> None:
+async def test_a_small_context_window_is_reported_once() -> None:
     model = FakeProvider(says("hi"), says("hi"), context_tokens=20_000)
     async with Harness(model, tools=[peek()], config={"models": {"smallContext": 32_000}}) as harness:
         await harness.send("hi")

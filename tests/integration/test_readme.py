@@ -1,4 +1,4 @@
-"""Both READMEs say the same, and every command, config and program in them works as it stands there.
+"""Both READMEs say the same, and every command, config and program in them works unchanged.
 
 A block is left out only with its reason in front of it: ``<!-- not run: needs a key -->``; it is shown as skipped.
 """
@@ -55,7 +55,7 @@ def blocks(*kinds: str) -> list[Block]:
 
 
 def commands(block: Block) -> str:
-    """The script of a block: all of it, or in a ``console`` what stands behind ``$`` and ``>``."""
+    """The script of a block: all of it, or in a ``console`` the text after ``$`` and ``>``."""
     if block.kind != "console":
         return block.text
     return "\n".join(line[2:] for line in block.text.splitlines() if line.startswith(("$ ", "> ")))

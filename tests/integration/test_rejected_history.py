@@ -1,4 +1,4 @@
-"""A past that a service refuses does not end a conversation (P42): it is mended, then cut, then the person is told."""
+"""A past that a service refuses does not end a conversation (P42): it is repaired, then cut, then reported."""
 
 import pytest
 from claw.contracts.errors import ProviderError
@@ -110,12 +110,12 @@ async def test_a_refusal_that_comes_a_third_time_names_the_way_out_and_nothing_i
     model = Strict(says("Hi."), calls("acme_look"), refuses=lambda messages: len(messages) > 2)
     async with poisoned_harness(model) as harness:
         await harness.send("hi")
-        told = [await refused(harness, text) for text in ("one", "two", "three")]
+        shown_errors = [await refused(harness, text) for text in ("one", "two", "three")]
         fresh = await refused(harness, "four")
 
-    assert "send it again" in told[0]
-    assert "3 times" in told[1] and "/new" in told[1]
-    assert "4 times" in told[2] and "/new" in told[2] and "/new" in fresh
+    assert "send it again" in shown_errors[0]
+    assert "3 times" in shown_errors[1] and "/new" in shown_errors[1]
+    assert "4 times" in shown_errors[2] and "/new" in shown_errors[2] and "/new" in fresh
     assert len([line for line in notices(harness) if "rejected this conversation" in line]) == 1
 
 
@@ -174,9 +174,9 @@ async def test_a_refusal_of_settings_cuts_nothing_however_often_it_comes(text):
     model = Strict(says("Hi."), refuses=lambda messages: len(messages) > 1, text=text)
     async with Harness(model) as harness:
         await harness.send("hi")
-        told = [await refused(harness, "again") for _ in range(3)]
+        shown_errors = [await refused(harness, "again") for _ in range(3)]
 
-    assert all("check the settings" in line for line in told)
+    assert all("check the settings" in line for line in shown_errors)
     assert len(model.asked) == 4 and notices(harness) == []
 
 
@@ -200,7 +200,7 @@ async def test_every_vendor_is_understood_when_it_speaks_of_messages(text):
     assert reply.text == "Here."
 
 
-async def test_an_answer_in_between_begins_the_count_anew():
+async def test_an_answer_in_between_restarts_the_count():
     odd: list[bool] = []
     model = Strict(says("Hi."), says("Yes."), refuses=lambda messages: bool(odd))
     async with Harness(model) as harness:
@@ -210,33 +210,33 @@ async def test_an_answer_in_between_begins_the_count_anew():
         odd.clear()
         await harness.send("two")
         odd.append(True)
-        told = await refused(harness, "three")
+        shown_errors = await refused(harness, "three")
 
-    assert "send it again" in told and notices(harness) == []
+    assert "send it again" in shown_errors and notices(harness) == []
 
 
 async def test_another_model_that_takes_the_past_as_it_is_answers_before_anything_is_cut():
-    model, spare = Strict(calls("acme_look")), FakeProvider(says("Seen."), name="spare")
+    model, fallback = Strict(calls("acme_look")), FakeProvider(says("Seen."), name="spare")
     config = {"agents": {"defaults": {"model": {"primary": "fake/m", "fallbacks": ["spare/m"]}}}}
-    async with poisoned_harness(model, spares=[spare], config=config) as harness:
+    async with poisoned_harness(model, fallbacks=[fallback], config=config) as harness:
         reply = await harness.send("look at it")
 
     assert reply.text == "Seen."
-    assert spare.requests[0].tool_results[0].text == "poison"
+    assert fallback.requests[0].tool_results[0].text == "poison"
 
 
 async def test_a_refused_past_is_known_among_the_failures_of_several_models():
-    spare = FakeProvider(*[provider_error("spare/m", status=401, text="no such key")] * 2, name="spare")
+    fallback = FakeProvider(*[provider_error("spare/m", status=401, text="no such key")] * 2, name="spare")
     model = Strict(calls("acme_look"), says("Here."))
     config = {"agents": {"defaults": {"model": {"primary": "fake/m", "fallbacks": ["spare/m"]}}}}
-    async with poisoned_harness(model, spares=[spare], config=config) as harness:
+    async with poisoned_harness(model, fallbacks=[fallback], config=config) as harness:
         await refused(harness, "look at it")
         reply = await harness.send("hello?")
 
     assert reply.text == "Here."
 
 
-async def test_the_person_hears_of_it_in_a_chat_too():
+async def test_the_person_is_notified_in_a_chat_too():
     model = Strict(calls("acme_look"), says("Here."))
     async with poisoned_harness(model) as harness:
         await refused(harness, "look at it")

@@ -8,7 +8,7 @@ from claw import ClawError, hookimpl
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 
 
-class Walls:
+class LimitSandbox:
     """A sandbox that writes its name before each command line."""
 
     def __init__(self, name: str, fault: str | Exception = "") -> None:
@@ -25,15 +25,15 @@ class Walls:
 
 
 class Plugin:
-    def __init__(self, *walls: Walls) -> None:
-        self.walls = walls
+    def __init__(self, *sandbox: LimitSandbox) -> None:
+        self.sandbox = sandbox
 
     @hookimpl
-    def register_sandboxes(self) -> list[Walls]:
-        return [*self.walls]
+    def register_sandboxes(self) -> list[LimitSandbox]:
+        return [*self.sandbox]
 
 
-def harness_with(*walls: Walls, mode: str = "all", seen: list[Any], turns: int = 1) -> Harness:
+def harness_with(*sandbox: LimitSandbox, mode: str = "all", seen: list[Any], turns: int = 1) -> Harness:
     async def start(arguments: Any, context: Any) -> str:
         seen.append(context.wrap(["ls"]) if context.wrap else None)
         return "ok"
@@ -44,38 +44,38 @@ def harness_with(*walls: Walls, mode: str = "all", seen: list[Any], turns: int =
     }
     answers = [answer for _ in range(turns) for answer in (calls("start"), says("ok"))]
     tool = replace(FakeTool("start").tool, run=start)
-    return Harness(FakeProvider(*answers), tools=[tool], config=config, plugins={"sandbox": Plugin(*walls)})
+    return Harness(FakeProvider(*answers), tools=[tool], config=config, plugins={"sandbox": Plugin(*sandbox)})
 
 
 async def test_a_sandbox_is_tested_once_before_it_is_used() -> None:
-    walls, seen = Walls("walls"), list[Any]()
-    async with harness_with(walls, seen=seen, turns=2) as harness:
+    sandbox, seen = LimitSandbox("walls"), list[Any]()
+    async with harness_with(sandbox, seen=seen, turns=2) as harness:
         await harness.send("go")
         await harness.send("go")
-    assert (walls.probes, seen) == (1, [["walls", "ls"], ["walls", "ls"]])
+    assert (sandbox.probes, seen) == (1, [["walls", "ls"], ["walls", "ls"]])
 
 
 @pytest.mark.parametrize("fault", ["user namespaces are refused", OSError("no bwrap")], ids=str)
 async def test_a_sandbox_that_does_not_work_here_stops_the_turn(fault: str | Exception) -> None:
-    walls, seen = Walls("walls", fault), list[Any]()
-    async with harness_with(walls, seen=seen) as harness:
+    sandbox, seen = LimitSandbox("walls", fault), list[Any]()
+    async with harness_with(sandbox, seen=seen) as harness:
         with pytest.raises(ClawError, match=f"walls: .*{fault}"):
             await harness.send("go")
-        walls.fault = ""
+        sandbox.fault = ""
         await harness.send("go")
     assert seen == [["walls", "ls"]], "a failure is tested again at the next turn"
 
 
 async def test_the_first_sandbox_that_works_is_used() -> None:
     seen = list[Any]()
-    async with harness_with(Walls("alpha", "no"), Walls("beta"), seen=seen) as harness:
+    async with harness_with(LimitSandbox("alpha", "no"), LimitSandbox("beta"), seen=seen) as harness:
         await harness.send("go")
     assert seen == [["beta", "ls"]]
 
 
 async def test_non_main_leaves_the_main_session_outside() -> None:
     seen = list[Any]()
-    async with harness_with(Walls("walls"), mode="non-main", seen=seen, turns=2) as harness:
+    async with harness_with(LimitSandbox("walls"), mode="non-main", seen=seen, turns=2) as harness:
         await harness.send("go")
         await harness.send("go", session="other")
     assert seen == [None, ["walls", "ls"]]

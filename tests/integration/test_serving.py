@@ -18,7 +18,7 @@ OPEN = {"channels": {"fake": {"allowFrom": ["u1"], "groups": {"g1": {}}}}, "owne
 
 
 class Channels:
-    """A plugin that brings channels."""
+    """A plugin that registers channels."""
 
     def __init__(self, *channels):
         self.channels = channels
@@ -45,8 +45,8 @@ async def until(holds):
 
 async def taken_in(harness, channel, *said):
     """Wait until all of this was received: it has its turn, or waits for one, or needs none."""
-    told = {one.event_id for one in said}
-    await until(lambda: told <= set(channel.acknowledged) and not harness.serving._arrived)
+    notice = {one.event_id for one in said}
+    await until(lambda: notice <= set(channel.acknowledged) and not harness.serving._arrived)
 
 
 class Slow(FakeProvider):
@@ -65,7 +65,10 @@ class Slow(FakeProvider):
 
 def words(harness):
     """The words of every request's last message."""
-    return ["".join(block.text for block in heard.request.messages[-1].content) for heard in harness.requests]
+    return [
+        "".join(block.text for block in recorded.request.messages[-1].content)
+        for recorded in harness.requests
+    ]
 
 
 async def test_a_message_is_answered_in_its_chat(tmp_path):
@@ -148,15 +151,15 @@ async def test_a_turn_that_was_parked_is_taken_up_again_where_it_was(tmp_path):
         assert await again.until_shown() == ["it is done"]
 
     assert work.calls == [{}], "what had its result is not done again"
-    [heard] = second.requests
-    assert [type(message).__name__ for message in heard.request.messages] == [
+    [recorded] = second.requests
+    assert [type(message).__name__ for message in recorded.request.messages] == [
         "User",
         "Assistant",
         "ToolResultMessage",
     ]
 
 
-async def test_an_effect_that_may_have_happened_is_told_and_not_repeated(tmp_path):
+async def test_an_effect_that_may_have_happened_is_reported_and_not_repeated(tmp_path):
     channel, begun = FakeChannel(), asyncio.Event()
 
     async def hang(arguments, context):
@@ -179,23 +182,23 @@ async def test_an_effect_that_may_have_happened_is_told_and_not_repeated(tmp_pat
     assert "unknown" in second.requests[0].tool_results[0].text
 
 
-async def test_a_turn_that_fails_is_told_the_owner_hears_why(tmp_path):
+async def test_a_turn_that_fails_is_reported_the_owner_learns_why(tmp_path):
     down = ProviderError("the key is wrong", reason="auth")
     channel, model = FakeChannel(), FakeProvider(down, down)
     config = {**OPEN, "owners": ["fake:u1"]}
     async with served(model, channel, home=tmp_path, config=config):
         channel.says("hi", "u1")
-        [told] = await channel.until_shown()
-    assert "the key is wrong" in told
+        [notice] = await channel.until_shown()
+    assert "the key is wrong" in notice
 
 
-async def test_everybody_else_hears_that_it_failed_and_no_more(tmp_path):
+async def test_everybody_else_learns_that_it_failed_and_no_more(tmp_path):
     down = ProviderError("the key sk-1 is wrong", reason="auth")
     channel, model = FakeChannel(), FakeProvider(down, down)
     async with served(model, channel, home=tmp_path) as harness:
         channel.says("hi", "u1")
-        [told] = await channel.until_shown()
-    assert "key" not in told and "went wrong" in told
+        [notice] = await channel.until_shown()
+    assert "key" not in notice and "went wrong" in notice
     assert any("the key" in line for line in harness.log_lines)
 
 
@@ -208,7 +211,7 @@ async def test_silence_is_an_answer(tmp_path):
         assert harness.app.runtime.turn_log.unfinished() == ()
 
 
-async def test_a_stranger_gets_a_code_and_is_heard_once_it_was_approved(tmp_path):
+async def test_an_unknown_sender_gets_a_code_and_is_answered_once_it_was_approved(tmp_path):
     channel, model = FakeChannel(), FakeProvider(says("welcome"))
     async with served(model, channel, home=tmp_path) as harness:
         channel.says("hi", "stranger")
@@ -229,8 +232,8 @@ async def test_in_a_group_it_answers_when_it_is_addressed_and_knows_what_was_sai
         assert await channel.until_shown() == ["at noon"]
 
     assert channel.sent[0].reply_to, "in a group the question is quoted"
-    told = str(model.requests[0].request.messages[-1].content)
-    assert "lunch?" in told and "Bea" in told
+    notice = str(model.requests[0].request.messages[-1].content)
+    assert "lunch?" in notice and "Bea" in notice
 
 
 async def test_what_was_said_before_is_shown_with_the_next_question_and_not_with_the_one_behind_it(tmp_path):
@@ -264,8 +267,8 @@ async def test_stop_ends_the_turn_that_runs(tmp_path):
         channel.says("work for hours", "u1")
         await asyncio.wait_for(model.asked.wait(), 5)
         channel.says("stop", "u1")
-        [told] = await channel.until_shown()
-        assert "stopped" in told
+        [notice] = await channel.until_shown()
+        assert "stopped" in notice
         await until(lambda: harness.serving.report().running == 0)
         await until(lambda: harness.app.runtime.turn_log.unfinished() == ())
 
@@ -331,8 +334,8 @@ async def test_a_chat_command_is_answered_without_a_model(tmp_path):
     channel = FakeChannel()
     async with served(FakeProvider(), channel, home=tmp_path):
         channel.says("/status", "u1")
-        [told] = await channel.until_shown()
-        assert "fake/m1" in told
+        [notice] = await channel.until_shown()
+        assert "fake/m1" in notice
 
 
 async def test_a_new_conversation_may_begin_with_a_message(tmp_path):
@@ -371,14 +374,14 @@ async def test_a_call_that_must_be_allowed_waits_for_the_owners_button(tmp_path)
 async def test_a_channel_hands_in_messages_of_its_own_account_alone(tmp_path, theirs):
     class Open(FakeChannel):
         async def run(self, inbox):
-            self.door.set_result(inbox)
+            self.inbox_ready.set_result(inbox)
             await asyncio.Event().wait()
 
     channel, model = Open(), FakeProvider()
-    channel.door = asyncio.get_running_loop().create_future()
+    channel.inbox_ready = asyncio.get_running_loop().create_future()
     config = {"owners": ["fake:boss"], "channels": {"fake": {"accounts": {"work": {}}}, "other": {}}}
     async with served(model, channel, FakeChannel("other"), home=tmp_path, config=config) as harness:
-        inbox = await channel.door
+        inbox = await channel.inbox_ready
         with pytest.raises(UsageError, match="submitted a message of channel"):
             await inbox.submit(Inbound(theirs, "hi", Sender("boss"), message_id="m1", event_id="e1"))
         assert harness.app.runtime.turn_log.waiting_events() == ()
@@ -593,14 +596,14 @@ class Broken(FakeChannel):
 
 
 @pytest.mark.parametrize(
-    ("why", "tries", "told"),
+    ("why", "tries", "notice"),
     [
         (RuntimeError("no line"), 5, "failed 5 times: RuntimeError: no line"),
         (ConfigError("channels.fake.token", "nobody knows it", "Take another one"), 1, "nobody knows it"),
     ],
     ids=["what may pass is tried again", "what only a person can mend is not"],
 )
-async def test_a_channel_that_cannot_listen_is_set_aside_and_reported(tmp_path, why, tries, told):
+async def test_a_channel_that_cannot_listen_is_set_aside_and_reported(tmp_path, why, tries, notice):
     broken, other = Broken(why), FakeChannel(account="work")
     harness = Harness(
         FakeProvider(says("still here")),
@@ -617,7 +620,7 @@ async def test_a_channel_that_cannot_listen_is_set_aside_and_reported(tmp_path, 
 
         assert await other.until_shown() == ["still here"]
         assert broken.tries == tries
-        assert [told in one.state.detail for one in serving.report().channels] == [True, False]
+        assert [notice in one.state.detail for one in serving.report().channels] == [True, False]
         if isinstance(why, ConfigError):
             assert any(line.endswith("Take another one") for line in harness.log_lines)
 
@@ -631,6 +634,6 @@ async def test_a_fault_of_ours_ends_the_turn_with_a_notice_too(tmp_path):
     channel = FakeChannel()
     async with served(Odd(), channel, home=tmp_path, config={**OPEN, "owners": ["fake:u1"]}) as harness:
         channel.says("hi", "u1")
-        [told] = await channel.until_shown()
-        assert "No answer" in told
+        [notice] = await channel.until_shown()
+        assert "No answer" in notice
         assert harness.app.runtime.turn_log.unfinished() == ()

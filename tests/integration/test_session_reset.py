@@ -1,4 +1,4 @@
-"""What outlives a conversation that begins anew, what is paid for beside it, a shortening that keeps nobody waiting."""
+"""State kept across a reset of a conversation, calls that are charged outside of it, and compaction in the background."""
 
 import asyncio
 
@@ -96,7 +96,7 @@ async def usage(harness):
         session.release()
 
 
-async def test_what_a_conversation_knows_is_saved_before_a_new_day_begins_it_anew(harness, watch):
+async def test_what_a_conversation_knows_is_saved_before_a_new_day_starts_it_over(harness, watch):
     await harness.send("The door is blue.")
     watch.now += DAY
 
@@ -191,13 +191,13 @@ async def test_savings_and_summaries_count_in_what_a_session_has_cost_and_not_in
         for n in range(3):
             await harness.send(f"word {n} " + "y" * 12_000)
 
-        paid = await usage(harness)
+        spent = await usage(harness)
         assert model.saved and model.summaries
         steps = len(model.saved)
-        assert paid.input == 1000 * 3 + 500 * len(model.summaries) + sum(
+        assert spent.input == 1000 * 3 + 500 * len(model.summaries) + sum(
             (60, 70)[at % 2] for at in range(steps)
         )
-        assert paid.context_tokens == 1000
+        assert spent.context_tokens == 1000
 
 
 # --- /compact in a chat ---

@@ -37,7 +37,7 @@ class MemorySession(BaseSession):
 
 
 class MemoryStore:
-    """A store in memory; a plugin that brings it."""
+    """A store in memory, and the plugin that registers it."""
 
     name = "in-memory"
 
@@ -91,7 +91,7 @@ async def test_status_describes_and_new_resets_a_conversation_of_it() -> None:
         await harness.send("second")
 
     assert len(store.archived) == 1
-    assert [heard.request.thinking for heard in model.requests] == ["off", "high"]
+    assert [recorded.request.thinking for recorded in model.requests] == ["off", "high"]
     assert len(model.requests[-1].request.messages) == 1
 
 
@@ -107,19 +107,19 @@ async def test_a_served_chat_uses_it_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "told"),
+    ("broken", "problem"),
     [
         (ClawError("the disk of acme is away"), "the disk of acme is away"),
         (OSError("no route"), "its session store cannot open a session: OSError: no route"),
     ],
 )
 async def test_one_that_cannot_open_ends_the_turn_before_a_model_is_called(
-    broken: BaseException, told: str
+    broken: BaseException, problem: str
 ) -> None:
     store, model = MemoryStore(), FakeProvider()
     store.broken = broken
     async with Harness(model, plugins={"acme": store}, config=SLOT) as harness:
-        with pytest.raises(ClawError, match=told):
+        with pytest.raises(ClawError, match=problem):
             await harness.send("first")
     assert model.requests == []
 

@@ -1,4 +1,4 @@
-"""``claw sessions``: conversations are listed, read, found, exported, put aside and mended; nothing of them gets lost."""
+"""``claw sessions``: conversations are listed, read, found, exported, archived and repaired without loss."""
 
 import asyncio
 import gzip
@@ -52,7 +52,7 @@ def claw(*words: object) -> Result:
     return CliRunner().invoke(app, ["sessions", *map(str, words)])
 
 
-def told(*words: object) -> dict[str, Any]:
+def document_of(*words: object) -> dict[str, Any]:
     answer = claw(*words, "--json")
     return {"code": answer.exit_code, **json.loads(answer.stdout)}
 
@@ -117,7 +117,7 @@ def test_a_list_says_who_where_how_much_and_when_the_newest_first(home: Path) ->
         at=MONDAY + DAY,
     )
 
-    listed = told("list")
+    listed = document_of("list")
     newest, oldest = listed["sessions"]
 
     assert (listed["schemaVersion"], listed["code"], listed["total"]) == (1, 0, 2)
@@ -129,16 +129,16 @@ def test_a_list_says_who_where_how_much_and_when_the_newest_first(home: Path) ->
     assert (newest["messages"], newest["spentTokens"], newest["heldBy"]) == (2, 11, None)
     assert newest["lastHeardAt"] == "2026-06-16T14:01:00.000Z"
     assert (oldest["key"], oldest["channel"], oldest["messages"], oldest["state"]) == (MAIN, "", 3, "current")
-    assert [one["key"] for one in told("list", "--agent", "default")["sessions"]] == [MAIN]
-    assert told("list", "--limit", "1")["sessions"] == [newest]
+    assert [one["key"] for one in document_of("list", "--agent", "default")["sessions"]] == [MAIN]
+    assert document_of("list", "--limit", "1")["sessions"] == [newest]
 
 
-def test_what_was_last_heard_comes_first_whenever_a_summary_was_written(home: Path) -> None:
+def test_what_was_last_received_comes_first_whenever_a_summary_was_written(home: Path) -> None:
     older = wrote(home, MAIN, *TOOLS)
     wrote(home, "agent:default:door", said("hello"), answered("hi"), at=MONDAY + DAY)
     os.utime(older, (MONDAY + 3 * DAY,) * 2)
 
-    assert [one["key"] for one in told("list")["sessions"]] == ["agent:default:door", MAIN]
+    assert [one["key"] for one in document_of("list")["sessions"]] == ["agent:default:door", MAIN]
 
 
 def test_a_list_in_a_pipe_is_plain_and_a_home_without_conversations_says_so(home: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_list_leaves_out_what_says_nothing_and_names_what_was_set_aside_in_sho
     _, line = claw("list", "--aside").stdout.splitlines()
     conversation, *_, state, name = line.split()
     assert (conversation, state) == (MAIN, "reset")
-    assert told("show", name)["state"] == "reset"
+    assert document_of("show", name)["state"] == "reset"
 
 
 def test_what_a_repair_keeps_is_no_damage_any_more(home: Path) -> None:
@@ -184,7 +184,7 @@ def test_who_asks_for_a_conversation_that_was_set_aside_is_told_how_to_read_it(
     ) as refused:
         CliRunner().invoke(app, ["sessions", "show", "main"], catch_exceptions=False)
     words = str(refused.value).partition(". ")[2].split()
-    assert told(*words[2:4])["key"] == MAIN
+    assert document_of(*words[2:4])["key"] == MAIN
 
 
 def test_a_conversation_that_a_process_holds_says_which_and_can_be_read(home: Path) -> None:
@@ -192,14 +192,14 @@ def test_a_conversation_that_a_process_holds_says_which_and_can_be_read(home: Pa
     lock = JsonlSessionStore(home, Database(home / "state.db")).lock_of(MAIN, path)
     lock.take()
 
-    assert told("list")["sessions"][0]["heldBy"] == os.getpid()
+    assert document_of("list")["sessions"][0]["heldBy"] == os.getpid()
     assert f"process {os.getpid()} holds it" in claw("list").stdout
     assert "hello" in claw("show", "main").stdout
 
     lock.close()
 
 
-def test_to_look_who_holds_a_conversation_stands_in_no_turns_way(home: Path) -> None:
+def test_to_look_who_holds_a_conversation_blocks_no_turn(home: Path) -> None:
     path = wrote(home, MAIN, said("hello"))
     lock = JsonlSessionStore(home, Database(home / "state.db")).lock_of(MAIN, path)
 
@@ -216,7 +216,7 @@ def test_a_lost_index_costs_the_list_nothing(home: Path) -> None:
     for file in home.glob("state.db*"):
         file.unlink()
 
-    assert [one["key"] for one in told("list")["sessions"]] == [MAIN]
+    assert [one["key"] for one in document_of("list")["sessions"]] == [MAIN]
     assert "hello" in claw("show", MAIN).stdout
 
 
@@ -239,7 +239,7 @@ def test_what_was_said_is_shown_with_calls_in_short(home: Path, monkeypatch: pyt
     ]
 
 
-def test_a_summary_a_notice_and_a_failed_tool_are_told_as_what_they_are(home: Path) -> None:
+def test_a_summary_a_notice_and_a_failed_tool_are_reported_as_what_they_are(home: Path) -> None:
     wrote(
         home,
         MAIN,
@@ -249,7 +249,7 @@ def test_a_summary_a_notice_and_a_failed_tool_are_told_as_what_they_are(home: Pa
         ToolResultMessage("c", "exec", (Text("no such file"),), is_error=True),
         Assistant((), stop_reason="error", error="429"),
     )
-    entries = told("show", "main")["entries"]
+    entries = document_of("show", "main")["entries"]
     assert [(one["kind"], one["who"], one["text"]) for one in entries[1:]] == [
         ("summary", "", "They spoke of doors."),
         ("note", "heartbeat", "woke up"),
@@ -259,10 +259,10 @@ def test_a_summary_a_notice_and_a_failed_tool_are_told_as_what_they_are(home: Pa
     assert "← exec: no such file — failed" in claw("show", "main").stdout
 
 
-def test_what_stands_before_a_persons_words_in_a_request_is_not_shown(home: Path) -> None:
+def test_what_precedes_a_persons_words_in_a_request_is_not_shown(home: Path) -> None:
     block = 'Sender (untrusted metadata):\n```json\n{"id": "7"}\n```\n\n[message_id: 12]\n'
     wrote(home, MAIN, said(f"{block}open the door"))
-    [entry] = told("show", "main")["entries"]
+    [entry] = document_of("show", "main")["entries"]
     assert entry["text"] == "open the door"
 
 
@@ -282,9 +282,12 @@ def test_a_screen_obeys_nothing_of_what_is_shown_and_no_secret_is_shown(home: Pa
 
 def test_a_part_is_shown_and_raw_is_the_file_byte_for_byte(home: Path) -> None:
     path = wrote(home, MAIN, *(said(f"word {n}") for n in range(30)))
-    assert [one["text"] for one in told("show", "main", "--last", "2")["entries"]] == ["word 28", "word 29"]
+    assert [one["text"] for one in document_of("show", "main", "--last", "2")["entries"]] == [
+        "word 28",
+        "word 29",
+    ]
     id = parse_session(path.read_bytes()).entries[10].id
-    around = told("show", "main", "--around", id)["entries"]
+    around = document_of("show", "main", "--around", id)["entries"]
     assert [one["text"] for one in around] == [f"word {n}" for n in range(6, 15)]
     assert claw("show", "main", "--raw").stdout_bytes == path.read_bytes()
     assert claw("show", "main", "--around", "none").exit_code != 0
@@ -295,8 +298,8 @@ def test_a_conversation_is_named_by_key_end_file_or_id_and_the_nearest_is_offere
     wrote(home, "agent:coder:main", said("there"))
     wrote(home, "agent:coder:errands", said("milk"))
     for name in (MAIN, path.name, path.name.partition(".")[0]):
-        assert told("show", name)["key"] == MAIN
-    assert told("show", "errands")["key"] == "agent:coder:errands"
+        assert document_of("show", name)["key"] == MAIN
+    assert document_of("show", "errands")["key"] == "agent:coder:errands"
     with pytest.raises(UsageError, match="agent:coder:main"):
         CliRunner().invoke(app, ["sessions", "show", "main"], catch_exceptions=False)
     with pytest.raises(UsageError, match="did you mean agent:coder:errands") as refused:
@@ -308,7 +311,7 @@ def test_a_conversation_is_named_by_key_end_file_or_id_and_the_nearest_is_offere
 
 
 class Page(HTMLParser):
-    """What a browser would make of a page."""
+    """The text of a page as a browser would show it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -351,10 +354,10 @@ def test_no_text_gets_out_of_its_place_in_a_page(texts: list[str]) -> None:
     from claw_sessions.document import render_html
 
     records = [MessageRecord(id=str(n), timestamp="", message=said(text)) for n, text in enumerate(texts)]
-    told = list(passages(records))
-    page = Page(render_html("head", [], told))
+    document_of = list(passages(records))
+    page = Page(render_html("head", [], document_of))
     plain = Page(
-        render_html("head", [], list(passages([MessageRecord(id="0", message=said("a"))] * len(told))))
+        render_html("head", [], list(passages([MessageRecord(id="0", message=said("a"))] * len(document_of))))
     )
     shown = [one for one in page.tags if one[0] != "p"]
     assert [tag for tag, _ in shown] == [tag for tag, _ in plain.tags if tag != "p"]
@@ -399,7 +402,7 @@ def test_an_export_goes_into_a_file_that_only_we_read(home: Path, tmp_path: Path
 def found(*words: object) -> list[tuple[str, str]]:
     return [
         (hit["session"], f"{hit['before']}{hit['found']}{hit['after']}")
-        for hit in told("search", *words)["hits"]
+        for hit in document_of("search", *words)["hits"]
     ]
 
 
@@ -434,12 +437,12 @@ def test_a_word_is_found_as_others_may_have_written_it(home: Path) -> None:
     assert [key for key, _ in found("绿色")] == [MAIN]
 
 
-def test_a_hit_shows_the_command_that_shows_it_also_of_a_conversation_begun_anew(home: Path) -> None:
+def test_a_hit_shows_the_command_that_shows_it_also_of_a_conversation_started_over(home: Path) -> None:
     wrote(home, MAIN, *(said(f"word {n}") for n in range(20)), said("the needle"), said("after"))
     claw("reset", MAIN)
     wrote(home, MAIN, said("hay"), at=MONDAY + DAY)
 
-    [hit] = told("search", "needle")["hits"]
+    [hit] = document_of("search", "needle")["hits"]
     shown = CliRunner().invoke(app, shlex.split(hit["show"])[1:])
 
     assert hit["state"] == "reset" and ".reset." in hit["session"]
@@ -452,7 +455,7 @@ def test_nothing_found_is_said_and_is_an_exit_code(home: Path) -> None:
     assert (answer.exit_code, answer.stdout, answer.stderr) == (1, "no matches\n", "")
     claw("delete", MAIN)
     assert claw("search", "hay").exit_code == 1
-    assert told("search", "hay", "--deleted")["code"] == 0
+    assert document_of("search", "hay", "--deleted")["code"] == 0
 
 
 @given(st.text(min_size=1, max_size=30), st.text(max_size=30), st.text(max_size=30))
@@ -473,27 +476,29 @@ def test_every_text_is_found_by_any_word_of_it(
 # --- reset, delete
 
 
-def test_a_conversation_that_is_reset_is_kept_and_begins_anew(home: Path) -> None:
+def test_a_conversation_that_is_reset_is_kept_and_starts_over(home: Path) -> None:
     before = wrote(home, MAIN, said("old words"))
     content = before.read_bytes()
 
-    done = told("reset", "main")
+    done = document_of("reset", "main")
     after = wrote(home, MAIN, said("new words"), at=MONDAY + DAY)
 
     assert (done["code"], done["state"]) == (0, "reset") and ".jsonl.reset." in done["file"]
     assert Path(done["file"]).read_bytes() == content and after != before
-    assert [one["text"] for one in told("show", MAIN)["entries"]] == ["new words"]
-    assert [(one["key"], one["state"]) for one in told("list", "--aside")["sessions"]] == [(MAIN, "reset")]
+    assert [one["text"] for one in document_of("show", MAIN)["entries"]] == ["new words"]
+    assert [(one["key"], one["state"]) for one in document_of("list", "--aside")["sessions"]] == [
+        (MAIN, "reset")
+    ]
     assert "old words" in claw("show", Path(done["file"]).name).stdout
 
 
 def test_a_conversation_that_is_deleted_is_kept_and_on_no_list(home: Path) -> None:
     wrote(home, MAIN, said("old words"))
-    done = told("delete", "main")
+    done = document_of("delete", "main")
     assert ".jsonl.deleted." in done["file"] and Path(done["file"]).exists()
-    assert told("list")["sessions"] == []
+    assert document_of("list")["sessions"] == []
     wrote(home, MAIN, said("new words"), at=MONDAY + DAY)
-    assert [one["text"] for one in told("show", MAIN)["entries"]] == ["new words"]
+    assert [one["text"] for one in document_of("show", MAIN)["entries"]] == ["new words"]
 
 
 @pytest.mark.parametrize("command", ["reset", "delete", "repair"])
@@ -509,7 +514,7 @@ def test_what_a_process_holds_is_refused_in_one_line_with_its_number(home: Path,
     lock.close()
 
 
-def test_a_gateway_that_has_the_conversation_in_memory_sees_that_it_began_anew(home: Path) -> None:
+def test_a_gateway_that_has_the_conversation_in_memory_sees_that_it_started_over(home: Path) -> None:
     async def serve() -> tuple[Sequence[Any], Sequence[Any]]:
         database = Database(home / "state.db")
         sessions = JsonlSessionStore(home, database)
@@ -531,7 +536,7 @@ def test_a_gateway_that_has_the_conversation_in_memory_sees_that_it_began_anew(h
 
 def test_what_was_set_aside_is_read_but_not_touched_again(home: Path) -> None:
     wrote(home, MAIN, said("hello"))
-    name = Path(told("delete", "main")["file"]).name
+    name = Path(document_of("delete", "main")["file"]).name
     for command in ("reset", "delete", "repair"):
         assert "is archived" in str(claw(command, name).exception)
 
@@ -545,27 +550,33 @@ def test_a_repair_says_which_bytes_it_left_out_and_where_they_are(home: Path) ->
     lines[2] = b'{"type": "mess\x00age\n'
     damaged = b"".join(lines)
     path.write_bytes(damaged)
-    listed = told("list")
+    listed = document_of("list")
     assert (listed["code"], listed["sessions"][0]["damage"]) == (1, "damaged lines: 3")
 
-    [done] = told("repair", "main")["repaired"]
+    [done] = document_of("repair", "main")["repaired"]
 
     at = len(lines[0]) + len(lines[1])
     assert done["damages"] == [{"line": 3, "atByte": at, "bytes": len(lines[2]) - 1}]
     assert Path(done["keptAs"]).read_bytes() == damaged
-    assert [one["text"] for one in told("show", "main")["entries"]] == ["one", "three"]
-    assert told("list")["code"] == 0 and claw("repair", "main").stdout == "1 checked: nothing is damaged\n"
+    assert [one["text"] for one in document_of("show", "main")["entries"]] == ["one", "three"]
+    assert (
+        document_of("list")["code"] == 0
+        and claw("repair", "main").stdout == "1 checked: nothing is damaged\n"
+    )
 
 
 def test_a_lost_first_line_costs_none_of_what_was_said(home: Path) -> None:
     path = wrote(home, MAIN, said("one"), said("two"))
     path.write_bytes(b"\xff\xff" + path.read_bytes()[2:])
-    assert told("list")["sessions"][0]["damage"] == "its first line is not a header"
+    assert document_of("list")["sessions"][0]["damage"] == "its first line is not a header"
     assert "one" in claw("show", "main").stdout, "readable before it is mended"
 
-    [done] = told("repair", "--all")["repaired"]
+    [done] = document_of("repair", "--all")["repaired"]
 
-    assert done["headerLost"] and [one["text"] for one in told("show", MAIN)["entries"]] == ["one", "two"]
+    assert done["headerLost"] and [one["text"] for one in document_of("show", MAIN)["entries"]] == [
+        "one",
+        "two",
+    ]
     assert wrote(home, MAIN, said("three")) == path, "and the conversation goes on"
 
 
@@ -575,7 +586,7 @@ def test_all_are_repaired_but_the_one_that_is_held(home: Path) -> None:
         path.write_bytes(path.read_bytes() + b"torn\n")
     lock = JsonlSessionStore(home, Database(home / "state.db")).lock_of(MAIN, one)
     lock.take()
-    done = told("repair", "--all")
+    done = document_of("repair", "--all")
     lock.close()
     assert done["code"] == 1 and [each["key"] for each in done["repaired"]] == ["agent:coder:main"]
     assert f"process {os.getpid()}" in done["refused"][0]
@@ -617,7 +628,7 @@ def test_long_answers_of_tools_stay_with_the_conversation_that_they_belong_to(ho
     agent = home / "agents" / "default"
     asyncio.run(results.store_result(results_folder(agent, MAIN), "c1", "long"))
     if way == "in the chat":
-        asyncio.run(begun_anew(home))
+        asyncio.run(started_over(home))
     else:
         claw(way, MAIN)
 
@@ -632,7 +643,7 @@ def test_long_answers_of_tools_stay_with_the_conversation_that_they_belong_to(ho
     assert [file.parent for file in agent.glob("results/*/*")] == [other]
 
 
-async def begun_anew(home: Path) -> None:
+async def started_over(home: Path) -> None:
     database = Database(home / "state.db")
     sessions = JsonlSessionStore(home, database)
     await (await sessions.open(MAIN, "default")).reset()
@@ -668,7 +679,7 @@ def test_age_compresses_then_removes_and_size_removes_the_oldest() -> None:
 def test_a_compressed_conversation_is_shown_and_searched_as_before(home: Path) -> None:
     (home / "config.yaml").write_text("session: {keep: {compressAfter: 30d, removeAfter: 365d}}\n")
     wrote(home, MAIN, said("the green door"))
-    place = Path(told("reset", MAIN)["file"])
+    place = Path(document_of("reset", MAIN)["file"])
     content = place.read_bytes()
     keep = Retention(compress_after=30 * DAY, remove_after=365 * DAY)
     later = Clock(now=lambda: list_sessions(home)[0].changed_at + 31 * DAY)

@@ -112,7 +112,7 @@ async def test_the_row_of_a_call_is_written_in_the_commit_that_ends_its_turn() -
     assert len(commits) - before == len(bare)
 
 
-async def test_a_call_that_was_refused_by_the_service_costs_nothing_and_one_that_broke_off_what_was_heard() -> (
+async def test_a_call_that_was_refused_by_the_service_costs_nothing_and_one_that_broke_off_what_was_received() -> (
     None
 ):
     class Breaks(FakeProvider):
@@ -162,9 +162,9 @@ async def test_a_turn_over_its_cap_ends_with_words_what_how_much_when_and_which_
         with pytest.raises(BudgetError) as over:
             await harness.send("more")
 
-    told = str(over.value)
-    assert "the budget daily is too small for this call: $0.0" in told and "of $0.1000 a day" in told
-    assert "budgets.daily" in told and "resets in" in told
+    notice = str(over.value)
+    assert "the budget daily is too small for this call: $0.0" in notice and "of $0.1000 a day" in notice
+    assert "budgets.daily" in notice and "resets in" in notice
     assert not over.value.skips
 
 
@@ -309,7 +309,7 @@ async def test_a_summary_over_the_cap_is_made_without_a_model_and_the_turn_fails
     assert "summary" not in names
 
 
-async def test_in_a_chat_the_owner_hears_the_figures_and_everybody_else_that_it_is_over_and_until_when() -> (
+async def test_in_a_chat_the_owner_gets_the_figures_and_everybody_else_that_it_is_over_and_until_when() -> (
     None
 ):
     channel = FakeChannel()
@@ -321,13 +321,13 @@ async def test_in_a_chat_the_owner_hears_the_figures_and_everybody_else_that_it_
             while len(channel.sent) < 2:
                 await asyncio.sleep(0.01)
 
-    told = {one.address.chat: one.text for one in channel.sent}
+    notice = {one.address.chat: one.text for one in channel.sent}
     assert (
-        "the budget daily is too small for this call: 0 of 100 tokens a day" in told["a"]
-        and "budgets.daily" in told["a"]
+        "the budget daily is too small for this call: 0 of 100 tokens a day" in notice["a"]
+        and "budgets.daily" in notice["a"]
     )
-    assert told["b"].startswith("The spending limit here is used up. I can answer again in ")
-    assert "budget" not in told["b"]
+    assert notice["b"].startswith("The spending limit here is used up. I can answer again in ")
+    assert "budget" not in notice["b"]
 
 
 async def test_a_cap_that_comes_with_a_new_configuration_counts_what_went_before() -> None:

@@ -69,23 +69,23 @@ async def test_a_turn_that_meets_a_fault_ends_in_time_and_the_next_one_is_answer
     wire: str, name: str
 ) -> None:
     service_class, maker, _, section = WIRES[wire]
-    fault, spare = FAULTS[name], FakeProvider(says("I am the spare."))
+    fault, fallback = FAULTS[name], FakeProvider(says("I am the spare."))
     replies = iter([] if fault.where else [fault.reply])
     limits = LIMITS if "timeout" in fault.ends else {}
     async with service_class(lambda request: next(replies, ServiceReply(text="Here I am."))) as service:
         async with at(fault.where, service.url) as url:
             config = {"providers": {maker: {"baseUrl": url, "apiKey": KEY, **section, **limits}}}
             plugins = {maker: import_module(f"claw_{maker}")}
-            async with Harness(spare, plugins=plugins, config=config) as harness:
+            async with Harness(fallback, plugins=plugins, config=config) as harness:
                 asked = {"model": f"{maker}/model-x"}
                 began = time.monotonic()
-                said = await heard(harness, "first", **asked, fallbacks=())
+                said = await answer_to(harness, "first", **asked, fallbacks=())
                 assert time.monotonic() - began < max(limits.values(), default=0.0) + GRACE_SECONDS
                 assert KEY not in said
                 assert said
                 if fault.ends == {ANSWER} and fault.reply.text:
                     assert said == ("Here I am." if fault.reply.calls else fault.reply.text)
-                again = await heard(harness, "second", **asked, fallbacks=("fake/m1",))
+                again = await answer_to(harness, "second", **asked, fallbacks=("fake/m1",))
                 assert again in ("Here I am.", "I am the spare.")
         assert service.refusals == []
 
@@ -95,13 +95,13 @@ async def test_a_model_that_never_stops_calling_ends_in_time_too() -> None:
         config = {"providers": {"openai": {"baseUrl": service.url, "apiKey": KEY}}}
         plugins = {"openai": import_module("claw_openai")}
         async with Harness(FakeProvider(says("I am the spare.")), plugins=plugins, config=config) as harness:
-            assert await heard(harness, "first", model="openai/model-x", fallbacks=())
+            assert await answer_to(harness, "first", model="openai/model-x", fallbacks=())
             assert len(service.requests) < 100
-            assert await heard(harness, "second", model="fake/m1", fallbacks=()) == "I am the spare."
+            assert await answer_to(harness, "second", model="fake/m1", fallbacks=()) == "I am the spare."
 
 
-async def heard(harness: Harness, text: str, **wish: Any) -> str:
-    """What the person hears: an answer, or what went wrong."""
+async def answer_to(harness: Harness, text: str, **wish: Any) -> str:
+    """Return the answer to the person, or the error."""
     try:
         reply = await harness.send(text, **wish)
     except ClawError as failed:

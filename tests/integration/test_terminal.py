@@ -91,7 +91,7 @@ async def test_in_a_pipe_only_the_whole_answer_is_printed(tmp_path: Path) -> Non
         assert await on(False, "what time is it?") == "It is ten.\n"
 
 
-async def test_words_that_stand_on_the_terminal_are_not_printed_again_when_nothing_follows_them(
+async def test_words_that_are_on_the_terminal_are_not_printed_again_when_nothing_follows_them(
     tmp_path: Path,
 ) -> None:
     answered = ServiceReply(text="Your train is at nine.", calls=[("ls", {"path": "."})])

@@ -1,4 +1,4 @@
-"""A model that goes round in circles, in a real program: told, refused, stopped; and the person reads why."""
+"""A model that repeats its calls, in the real program: warned, refused, stopped; the person gets the reason."""
 
 from typing import Any
 

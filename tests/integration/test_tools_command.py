@@ -31,8 +31,8 @@ def test_a_list_names_tool_plugin_state_price_and_reason_one_line_each(home: Pat
     configured(home, tools={"deny": ["exec"]})
     lines = claw("list", "--all").stdout.splitlines()
     assert lines[0].split() == ["tool", "plugin", "state", "tokens", "why"]
-    [told] = [line for line in lines if line.startswith("exec ")]
-    assert "tools-std" in told and "tools.deny denies it (exec)" in told
+    [warned] = [line for line in lines if line.startswith("exec ")]
+    assert "tools-std" in warned and "tools.deny denies it (exec)" in warned
     [read] = [line.split() for line in lines if line.startswith("read ")]
     assert read[1:3] == ["tools-std", "available"] and int(read[3]) > 0
 
@@ -76,7 +76,7 @@ def test_explain_leaves_with_0_for_an_available_tool_and_1_for_any_other(home: P
     ]
 
 
-def test_explain_prints_rule_place_and_the_command_that_mends(home: Path) -> None:
+def test_explain_prints_rule_place_and_the_command_that_fixes(home: Path) -> None:
     (home / "config.yaml").write_text("tools:\n  deny:\n    - exec\n")
     text = claw("explain", "bash").stdout
     assert "exec: not available" in text
@@ -108,7 +108,7 @@ def test_a_model_that_is_named_is_judged_alone(home: Path) -> None:
     assert claw("explain", "ls", "--model", "offline/rules").exit_code == 0
 
 
-def test_words_that_name_nothing_are_told_on_stderr_and_absent_core_tools_too(home: Path) -> None:
+def test_words_that_name_nothing_are_reported_on_stderr_and_absent_core_tools_too(home: Path) -> None:
     configured(home, tools={"profile": "coding", "alsoAllow": ["sessions_send", "raed"]})
     told = claw("list").stderr
     assert "sessions_send is not available" in told

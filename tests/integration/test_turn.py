@@ -76,7 +76,7 @@ async def test_the_next_message_finds_the_past_and_another_process_does_too(tmp_
         assert texts_of(second.requests[0].request) == ["my colour is blue", "which is it?", "and now?"]
 
 
-async def test_what_is_told_is_on_disk_first():
+async def test_what_is_emitted_is_on_disk_first():
     seen: list[int] = []
     tool = FakeTool("look", result=lambda arguments: seen.append(len(lines_on_disk(harness))) or "ok")
     model = FakeProvider(calls("look"), says("done"))
@@ -137,9 +137,9 @@ async def test_a_past_that_does_not_fit_is_shown_from_its_newest_turn_and_the_pe
 
 
 async def test_the_next_model_answers_when_the_first_one_cannot():
-    first, spare = FakeProvider(BUSY, name="first"), FakeProvider(says("here"), name="spare")
+    first, fallback = FakeProvider(BUSY, name="first"), FakeProvider(says("here"), name="spare")
     config = {"agents": {"defaults": {"model": {"primary": "first/m1", "fallbacks": ["spare/m2"]}}}}
-    async with Harness(first, spares=[spare], config=config) as harness:
+    async with Harness(first, fallbacks=[fallback], config=config) as harness:
         reply = await harness.send("hello")
 
         assert reply.text == "here"
@@ -271,12 +271,12 @@ async def test_filters_change_and_drop_messages_on_both_ways():
         assert reply.text == "hello!"
 
 
-async def test_observers_hear_the_turn_and_what_they_raise_goes_no_further():
-    heard = []
+async def test_observers_receive_the_turn_and_what_they_raise_goes_no_further():
+    recorded = []
 
     class Good:
         def on_event(self, event):
-            heard.append(type(event).__name__)
+            recorded.append(type(event).__name__)
 
     class Bad:
         async def on_event(self, event):
@@ -290,12 +290,12 @@ async def test_observers_hear_the_turn_and_what_they_raise_goes_no_further():
     async with Harness(FakeProvider(says("hello")), plugins={"ears": Plugin()}) as harness:
         assert (await harness.send("hi")).text == "hello"
 
-        assert heard[0] == "TurnStarted"
-        assert heard[-1] == "TurnEnded"
+        assert recorded[0] == "TurnStarted"
+        assert recorded[-1] == "TurnEnded"
         assert any("ears" in line and "ears off" in line for line in harness.log_lines)
 
 
-async def test_the_agents_own_words_and_files_stand_in_the_prompt_and_a_changed_file_is_seen():
+async def test_the_agents_own_words_and_files_are_in_the_prompt_and_a_changed_file_is_seen():
     model = FakeProvider(says("1"), says("2"))
     config = {"agents": {"defaults": {"systemPrompt": "You speak like a pirate."}}}
     async with Harness(model, config=config) as harness:
@@ -304,7 +304,7 @@ async def test_the_agents_own_words_and_files_stand_in_the_prompt_and_a_changed_
         (harness.workspace / "AGENTS.md").write_text("Never touch the green button.")
         await harness.send("b")
 
-        first, second = (heard.request.system for heard in model.requests)
+        first, second = (recorded.request.system for recorded in model.requests)
         assert "You speak like a pirate." in first.stable
         assert "red button" in first.stable
         assert "green button" in second.stable
@@ -321,7 +321,7 @@ async def test_the_prompt_of_two_turns_is_the_same_to_the_byte():
         assert model.requests[0].request.tools == model.requests[1].request.tools
 
 
-async def test_trusted_metadata_can_stand_before_the_message_and_is_not_kept_in_the_past():
+async def test_trusted_metadata_can_precede_the_message_and_is_not_kept_in_the_past():
     model = FakeProvider(says("1"), says("2"))
     async with Harness(model, config={"prompt": {"inboundMeta": "user"}}) as harness:
         await harness.send("first")
@@ -333,12 +333,12 @@ async def test_trusted_metadata_can_stand_before_the_message_and_is_not_kept_in_
         assert "Inbound Context" not in model.requests[1].request.system.whole
 
 
-async def test_a_stranger_on_a_channel_nobody_opened_gets_no_answer():
+async def test_an_unknown_sender_on_a_channel_nobody_opened_gets_no_answer():
     model = FakeProvider()
     async with Harness(model) as harness:
-        stranger = Inbound(Address("telegram", "7"), "hi", Sender("7"), message_id="1", event_id="1")
+        unknown = Inbound(Address("telegram", "7"), "hi", Sender("7"), message_id="1", event_id="1")
 
-        assert await harness.send(stranger) is None
+        assert await harness.send(unknown) is None
         assert model.requests == []
 
 
@@ -355,7 +355,7 @@ async def test_owner_only_tools_are_for_owners():
                 Inbound(Address("telegram", who), "hi", Sender(who), message_id=who, event_id=who)
             )
 
-        assert [heard.tool_names for heard in model.requests] == [(), ("keys",)]
+        assert [recorded.tool_names for recorded in model.requests] == [(), ("keys",)]
 
 
 async def test_an_optional_tool_waits_for_an_allow_list():
@@ -384,10 +384,10 @@ async def test_a_sandbox_that_is_asked_for_and_not_there_stops_the_turn():
             await harness.send("hi")
 
 
-async def test_in_a_sandboxed_run_a_tool_is_given_the_walls():
+async def test_in_a_sandboxed_run_a_tool_is_given_its_limits():
     from dataclasses import replace
 
-    class Walls:
+    class LimitSandbox:
         name = "walls"
 
         async def probe(self):
@@ -399,7 +399,7 @@ async def test_in_a_sandboxed_run_a_tool_is_given_the_walls():
     class Plugin:
         @hookimpl
         def register_sandboxes(self):
-            return [Walls()]
+            return [LimitSandbox()]
 
     seen = []
 
@@ -424,7 +424,7 @@ async def test_a_tool_choice_holds_for_the_first_call_and_a_denied_one_is_an_err
     model = FakeProvider(calls("work"), says("ok"))
     async with Harness(model, tools=[tool]) as harness:
         await harness.send("go", tool_choice="work")
-        assert [heard.request.tool_choice for heard in model.requests] == ["work", "auto"]
+        assert [recorded.request.tool_choice for recorded in model.requests] == ["work", "auto"]
 
     refused = FakeProvider()
     async with Harness(refused, tools=[tool], config={"tools": {"deny": ["work"]}}) as harness:
@@ -503,7 +503,7 @@ async def test_a_stream_that_ends_without_an_answer_is_an_error_not_a_silence():
         assert len(lines_on_disk(harness)) == 2  # header and question
 
 
-async def test_owners_stand_in_the_prompt_as_hashes_only():
+async def test_owners_are_in_the_prompt_as_hashes_only():
     model = FakeProvider(says("ok"))
     async with Harness(model, config={"owners": ["telegram:12345678"]}) as harness:
         await harness.send("hi")
@@ -556,7 +556,7 @@ async def test_keys_are_tried_in_the_order_of_the_file():
     async with Harness(model, config=config) as harness:
         await harness.send("hi")
 
-        assert [heard.request.credential.name for heard in model.requests] == ["backup", "main"]
+        assert [recorded.request.credential.name for recorded in model.requests] == ["backup", "main"]
 
 
 async def test_a_folder_that_was_asked_for_is_worked_in_whatever_the_agent_names(tmp_path):

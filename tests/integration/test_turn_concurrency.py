@@ -1,4 +1,4 @@
-"""Which messages share a turn, how many turns run at once, and what an account of a channel may have of its own."""
+"""Messages that share a turn, the number of turns at once, and the settings of one account of a channel."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -188,7 +188,7 @@ async def test_an_account_says_itself_whether_its_answers_grow(tmp_path, streami
     assert bool(channel.stream_states) is streaming
 
 
-async def test_an_account_hears_as_much_of_a_group_as_it_says_itself(tmp_path):
+async def test_an_account_receives_as_much_of_a_group_as_it_says_itself(tmp_path):
     channel, model = FakeChannel(account="second"), FakeProvider(says("at noon"))
     own = {"groups": {"g1": {}}, "groupHistory": 1}
     async with served(

@@ -37,7 +37,7 @@ def claw(*words):
     return CliRunner().invoke(app, ["turns", "list", *words])
 
 
-def told(*words):
+def document(*words):
     answer = claw(*words, "--json")
     body = json.loads(answer.stdout)
     assert (body.pop("schemaVersion"), body.pop("kind")) == (1, "turns")
@@ -56,8 +56,8 @@ def answered(journal, turn, outcome="delivered", state="paid"):
 
 
 def test_a_home_in_which_nothing_happened_is_left_as_it_is(home):
-    assert told() == (0, {"turns": []})
-    assert told("--stuck") == (0, {"turns": [], "waiting": [], "notices": []})
+    assert document() == (0, {"turns": []})
+    assert document("--stuck") == (0, {"turns": [], "waiting": [], "notices": []})
     assert list(home.iterdir()) == []
 
 
@@ -66,12 +66,12 @@ def test_what_ended_well_is_listed_and_not_stuck(home):
         answered(journal, "t1")
         answered(journal, "t2", outcome="silent")
 
-    code, body = told()
+    code, body = document()
     assert code == 0 and {turn["turn"]: turn["outcome"] for turn in body["turns"]} == {
         "t1": "delivered",
         "t2": "silent",
     }
-    assert told("--stuck") == (0, {"turns": [], "waiting": [], "notices": []})
+    assert document("--stuck") == (0, {"turns": [], "waiting": [], "notices": []})
     assert claw("--stuck").stdout.strip() == "nothing is stuck"
 
 
@@ -81,19 +81,19 @@ def test_a_turn_that_did_not_end_is_stuck(home):
         one = journal.accept(HELLO)
         journal.began("t2", "agent:default:telegram:direct:42", (one.number,))
 
-    code, body = told("--stuck")
+    code, body = document("--stuck")
     assert code == 1
     assert [(turn["turn"], turn["outcome"], turn["attempts"]) for turn in body["turns"]] == [("t2", None, 1)]
     assert "running or interrupted" in claw("--stuck").stdout
 
 
 @pytest.mark.parametrize("state", ["owed", "unknown", "refused", "expired"])
-def test_an_answer_that_is_owed_or_was_not_delivered_is_stuck_and_says_why(home, state):
+def test_an_answer_that_is_pending_or_was_not_delivered_is_stuck_and_says_why(home, state):
     with journal_of(home) as journal:
         answered(journal, "t1")
         answered(journal, "t2", state=state)
 
-    code, body = told("--stuck")
+    code, body = document("--stuck")
     assert code == 1
     [turn] = body["turns"]
     assert turn["turn"] == "t2" and body["notices"] == []
@@ -109,7 +109,7 @@ def test_messages_that_no_turn_took_are_stuck_chat_by_chat(home):
         journal.accept(replace(HELLO, address=Address("telegram", "7\x1b[2J", account="work")))
         journal.close_event(journal.accept(replace(HELLO, message_id="m9", event_id="e9")).number, "heard")
 
-    code, body = told("--stuck")
+    code, body = document("--stuck")
     assert code == 1 and body["turns"] == []
     assert [(one["chat"], one["account"], one["messages"]) for one in body["waiting"]] == [
         ("42", "default", 3),
@@ -128,14 +128,14 @@ def test_what_claw_itself_says_and_cannot_deliver_is_stuck_too(home):
         journal.mark_delivered("delivered", ("1",))
         journal.mark_undeliverable("refused", "refused", "the bot was blocked")
 
-    code, body = told("--stuck")
+    code, body = document("--stuck")
     assert code == 1
     assert [(one["state"], one["why"]) for one in body["notices"]] == [
         ("owed", ""),
         ("refused", "the bot was blocked"),
     ]
     assert "refused: the bot was blocked" in claw("--stuck").stdout
-    assert told() == (0, {"turns": []})
+    assert document() == (0, {"turns": []})
 
 
 def test_the_newest_come_first_and_no_more_than_asked_for(home):
@@ -147,10 +147,10 @@ def test_the_newest_come_first_and_no_more_than_asked_for(home):
         answered(journal, f"t{number}")
     database.close()
 
-    assert [turn["turn"] for turn in told("--limit", "2")[1]["turns"]] == ["t4", "t3"]
+    assert [turn["turn"] for turn in document("--limit", "2")[1]["turns"]] == ["t4", "t3"]
 
 
-def test_it_is_told_in_chinese_too(home):
+def test_it_is_reported_in_chinese_too(home):
     with journal_of(home) as journal:
         journal.accept(HELLO)
     words.use_language("zh")
@@ -165,13 +165,13 @@ async def test_a_turn_at_a_terminal_is_stuck_only_while_its_process_lives(home):
         journal.began("here", "agent:default:main")
         sessions = JsonlSessionStore(home, journal._database, NOON)
         session = await sessions.open("agent:default:main", "default")
-        [turn] = told("--stuck")[1]["turns"]
+        [turn] = document("--stuck")[1]["turns"]
         assert (turn["turn"], turn["served"]) == ("here", 0)
 
         session.release()  # as a death does
-        assert told("--stuck") == (0, {"turns": [], "waiting": [], "notices": []})
-        assert [turn["outcome"] for turn in told()[1]["turns"]] == [None]
+        assert document("--stuck") == (0, {"turns": [], "waiting": [], "notices": []})
+        assert [turn["outcome"] for turn in document()[1]["turns"]] == [None]
 
         one = journal.accept(HELLO)
         journal.began("there", "agent:default:telegram:direct:42", (one.number,))
-        assert [turn["turn"] for turn in told("--stuck")[1]["turns"]] == ["there"]
+        assert [turn["turn"] for turn in document("--stuck")[1]["turns"]] == ["there"]

@@ -73,13 +73,13 @@ def test_groups_are_those_that_can_be_asked_for_the_dearest_first() -> None:
 
 @pytest.mark.usefixtures("home")
 def test_programs_read_the_same_as_one_document() -> None:
-    told = json.loads(run("--by", "model", "--since", "60d", "--json").stdout)
+    document = json.loads(run("--by", "model", "--since", "60d", "--json").stdout)
 
-    assert told["kind"] == "usage" and told["by"] == "model"
-    by_name = {row["name"]: row for row in told["rows"]}
+    assert document["kind"] == "usage" and document["by"] == "model"
+    by_name = {row["name"]: row for row in document["rows"]}
     assert by_name["openai/gpt-5.1"]["usd"] == 3.5
     assert (by_name["acme/free"]["unpriced"], by_name["acme/free"]["estimated"]) == (1, 1)
-    assert told["total"]["calls"] == 4
+    assert document["total"]["calls"] == 4
 
 
 def test_a_budget_of_the_day_is_shown_with_what_is_used_of_it(home: Path) -> None:

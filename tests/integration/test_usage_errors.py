@@ -58,7 +58,7 @@ ENGLISH = ("No such", "Missing", "Got unexpected", "Invalid value", "Input shoul
 
 
 def said(line: str, locale: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    """What stands on stderr; nothing stands on stdout, and the exit code is that of a misuse."""
+    """Return the text on stderr; stdout must be empty and the exit code that of a usage error."""
     monkeypatch.setattr(sys, "argv", ["claw", *line.split()])
     monkeypatch.setenv("LC_ALL", locale)
     try:
@@ -66,19 +66,21 @@ def said(line: str, locale: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest
             run()
     finally:
         i18n.use_language("en")
-    told = capsys.readouterr()
-    assert (left.value.code, told.out) == (2, "")
-    return told.err
+    printed = capsys.readouterr()
+    assert (left.value.code, printed.out) == (2, "")
+    return printed.err
 
 
 @pytest.mark.parametrize(("line", "english", "chinese"), TABLE, ids=[line for line, _, _ in TABLE])
 @pytest.mark.parametrize("locale", ["C.UTF-8", "zh_CN.UTF-8"])
-def test_a_misuse_is_told_in_the_language_of_the_person(line, english, chinese, locale, monkeypatch, capsys):
-    told = said(line, locale, monkeypatch, capsys)
+def test_a_misuse_is_reported_in_the_language_of_the_person(
+    line, english, chinese, locale, monkeypatch, capsys
+):
+    printed = said(line, locale, monkeypatch, capsys)
 
-    assert told.startswith("claw: ") and told.count("\n") == 1
-    assert (chinese if locale.startswith("zh") else english) in told
-    assert not any(word in told for word in ENGLISH)
+    assert printed.startswith("claw: ") and printed.count("\n") == 1
+    assert (chinese if locale.startswith("zh") else english) in printed
+    assert not any(word in printed for word in ENGLISH)
 
 
 def test_what_may_be_a_key_is_never_said_back(monkeypatch, capsys):

@@ -173,9 +173,7 @@ async def test_calls_and_results_are_paired_in_order_and_grow_by_one_step_each(w
     assert "list_files.py" in texts[6]
 
 
-async def test_the_metadata_stands_at_the_head_of_this_turn_and_is_not_repeated_in_the_next(
-    workspace, tmp_path
-):
+async def test_the_metadata_is_at_the_head_of_this_turn_and_is_not_repeated_in_the_next(workspace, tmp_path):
     turns = (*TURNS, ServiceReply("不客气。"))
     _, requests, _ = await a_conversation(workspace, tmp_path / "home", SENTENCE, "谢谢", turns=turns)
 

@@ -1,5 +1,5 @@
 """The walk-through of the first source document (sections 2 to 12) whole: a signed and encrypted webhook comes in through
-the gateway's listener, the agent *coder* works in four model turns with six tools, the answer stands in the same chat.
+the gateway's listener, the agent *coder* works in four model turns with six tools, the answer is in the same chat.
 
 Real plugins: feishu, http, anthropic, tools-std, skills. Around them the platform and the model service on loopback, each
 of which refuses what the real one would. The figures (ids, name, time, sentence, skill) are the document's.
@@ -11,7 +11,7 @@ Where claw differs from the document, on purpose:
   descriptions and results are claw's; headings and their order are the document's (*OpenClaw Control* is *Control*). The
   cache boundary is where the first of two system blocks ends.
 - The silent token is ``NO_REPLY`` unless a setting names another.
-- The metadata says ``claw.inbound_meta.v1``; it stands at the head of the user message because ``prompt.inboundMeta`` is
+- The metadata says ``claw.inbound_meta.v1``; it is at the head of the user message because ``prompt.inboundMeta`` is
   ``user`` here (without that setting behind the cache boundary of the system prompt), and falsehoods
   (``is_group_chat: false``) are left out.
 - A skill's file is read as it lies there; ``ls`` marks folders, ``write`` counts bytes first.
@@ -54,7 +54,7 @@ VOLATILE = ["Messaging", "Runtime"]
 
 @dataclass
 class Scene:
-    """A gateway that serves, and the two services it stands between.
+    """A gateway that serves, and the two services that it connects.
 
     :ivar posted: status of each webhook, and how many model requests had been made when it was answered.
     """
@@ -67,7 +67,7 @@ class Scene:
     complaints: list[str]
 
     async def writes(self, text: str, message_id: str = MESSAGE) -> dict[str, Any]:
-        """张三 writes; the event that went out. Returns when the turn is over and nothing is owed."""
+        """张三 writes; the event that went out. Returns when the turn is over and no reply is pending."""
         self.feishu.messages[message_id] = Shown(
             message_id, CHAT, "text", {"text": text}, PERSON, "user", SENT_AT
         )
@@ -94,7 +94,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Played:
-    """What was seen of a scene that is over."""
+    """The observations of a scene that is over."""
 
     feishu: FakeFeishu
     workspace: Path
@@ -238,13 +238,13 @@ def test_step_3_the_system_prompt_has_the_sections_in_order_and_ends_with_the_ru
     assert volatile.splitlines()[-1].startswith("Reasoning: hidden")
 
 
-def test_step_3_nothing_of_the_message_stands_in_the_system_prompt(played: Played):
+def test_step_3_nothing_of_the_message_is_in_the_system_prompt(played: Played):
     system = "\n".join(block["text"] for block in played.requests[0]["system"])
     for foreign in (SENTENCE, "张三", MESSAGE, CHAT, PERSON):
         assert foreign not in system
 
 
-def test_step_4_metadata_blocks_the_id_and_the_name_stand_before_the_sentence(played: Played):
+def test_step_4_metadata_blocks_the_id_and_the_name_precede_the_sentence(played: Played):
     [message] = played.requests[0]["messages"]
     text = "".join(block["text"] for block in message["content"])
 
@@ -289,7 +289,7 @@ def test_steps_5_to_11_four_requests_with_six_tools_grow_by_one_call_and_its_res
     assert played.refusals == []
 
 
-def test_step_10_the_script_stands_in_the_workspace_and_runs(played: Played):
+def test_step_10_the_script_is_in_the_workspace_and_runs(played: Played):
     script = played.workspace / "list_files.py"
     assert script.read_text(encoding="utf-8") == SCRIPT
     run = subprocess.run(
@@ -298,7 +298,7 @@ def test_step_10_the_script_stands_in_the_workspace_and_runs(played: Played):
     assert "./list_files.py" in run.stdout.split()
 
 
-def test_step_12_the_answer_stands_once_in_the_same_chat_and_the_journal_says_delivered(played: Played):
+def test_step_12_the_answer_appears_once_in_the_same_chat_and_the_journal_says_delivered(played: Played):
     [answer] = played.feishu.ours
     assert (answer.chat_id, answer.msg_type) == (CHAT, "interactive")
     assert played.feishu.text_of(answer.message_id) == ANSWER

@@ -89,7 +89,7 @@ def test_its_tool_is_described_as_the_protocol_wants_it(example: dict[str, Modul
     }  # fmt: skip
 
 
-def test_what_cannot_be_called_is_told_to_the_model(example: dict[str, ModuleType]) -> None:
+def test_what_cannot_be_called_is_reported_to_the_model(example: dict[str, ModuleType]) -> None:
     assert example["loop"].run("get_rain", {}) == "Tool get_rain not found"
     assert example["loop"].run("get_weather", {"town": 1}).startswith("Error: ")
 

@@ -74,7 +74,7 @@ async def test_what_was_chosen_in_a_chat_holds_after_a_restart_and_also_after_ne
         assert harness.app.runtime.sessions.overrides.of(key) == NO_OVERRIDE
 
     usual = model.requests[-1].request.model
-    assert [heard.request.model for heard in model.requests] == ["other", "other", usual]
+    assert [recorded.request.model for recorded in model.requests] == ["other", "other", usual]
     assert usual != "other"
 
 

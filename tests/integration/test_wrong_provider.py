@@ -17,7 +17,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("section", "key"), WRONG)
-async def test_the_others_of_its_plugin_are_there_and_the_key_is_told(section, key):
+async def test_the_others_of_its_plugin_are_there_and_the_key_is_reported(section, key):
     config = {"providers": {"ollama": section}}
     async with Harness(
         FakeProvider(says("hello")), config=config, plugins={"openai": claw_openai}
@@ -59,11 +59,11 @@ def test_a_section_that_is_left_to_another_plugin_is_not_held_against_this_one(t
 
 
 @pytest.mark.parametrize(
-    ("agent", "told"), [("nobody", True), ("Coder", True), ("coder", False), ("team-*", False)]
+    ("agent", "problem"), [("nobody", True), ("Coder", True), ("coder", False), ("team-*", False)]
 )
-def test_a_budget_for_an_agent_that_is_not_there_is_pointed_out(tmp_path: Path, agent, told):
+def test_a_budget_for_an_agent_that_is_not_there_is_pointed_out(tmp_path: Path, agent, problem):
     tree = {"agents": {"list": [{"id": "coder"}]}, "budgets": {"s": {"usd": 1, "agent": agent}}}
     (tmp_path / "config.json").write_text(json.dumps(tree))
     errors, warnings = config_findings(tmp_path, {})
     assert errors == []
-    assert [warning.key for warning in warnings] == (["budgets.s.agent"] if told else [])
+    assert [warning.key for warning in warnings] == (["budgets.s.agent"] if problem else [])

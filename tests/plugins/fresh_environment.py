@@ -41,7 +41,7 @@ def remove(venv: Venv, distribution: str) -> None:
 
 
 def printed(text: str) -> list[str]:
-    """The commands that claw told a person to run."""
+    """Return the commands in the printed advice."""
     return re.findall(r"^\s*run: (.+)$", text, re.M)
 
 

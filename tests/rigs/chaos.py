@@ -1,4 +1,4 @@
-"""What may become of a conversation, made from a number; and what strict model services say to the messages of one."""
+"""Random damage to a conversation, made from a seed, and the reaction of strict model services to its messages."""
 
 import random
 
@@ -70,7 +70,7 @@ SERVICES = (
 
 
 def refused(messages, turn=None):
-    """What a strict service says to these messages; empty when it takes them.
+    """Return the error of a strict service for these messages; empty when it accepts them.
 
     :param turn: a number that chooses one service, as a check takes 2 ms; None asks all.
     """
@@ -83,7 +83,7 @@ def refused(messages, turn=None):
 
 
 class Chaos:
-    """What may become of a conversation: parts of it come late, twice, never, or in another order.
+    """Return a damaged conversation: parts of it come late, twice, never, or in another order.
 
     :param size: about how many characters a text has.
     """

@@ -1,7 +1,7 @@
-"""What must be true of a gateway that was killed again and again: a model of its own, in plain data.
+"""The invariants of a gateway that was killed many times: an independent model, in plain data.
 
-It knows none of claw's code. A history is what the platforms saw and what the disk says once all is quiet; ``faults``
-names everything in it that breaks a promise.
+It uses no code of claw. A history is the view of the platforms and the content of the disk once nothing runs;
+``faults`` names each violation in it.
 """
 
 import re
@@ -27,8 +27,8 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Stands:
-    """A message of the bot's that stands in a chat; the order of a history's is theirs."""
+class ChatMessage:
+    """A message of the bot that is visible in a chat; a history has them in the order of the chat."""
 
     platform: str
     chat: str
@@ -53,10 +53,10 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Owed:
-    """A row of the ledger.
+class Reply:
+    """A row of the outbox.
 
-    :param marks: how often it was sent although it may have stood there already.
+    :param marks: number of sends although it may have been visible already.
     """
 
     turn: str
@@ -68,7 +68,7 @@ class Owed:
 
 @dataclass(frozen=True)
 class History:
-    """All of it.
+    """The messages of the platforms and the rows of the disk.
 
     :param acknowledged: numbers of messages that their platform will not deliver again.
     :param taken: in the order of arrival.
@@ -76,15 +76,15 @@ class History:
     :param recorded: numbers of questions in the transcripts, one for each time.
     :param unreadable: transcripts that do not load, or do not pair.
     :param idempotent: platforms that drop a message which is sent again.
-    :param doubts: how many sends a death or a lost response can have left in doubt, at most.
+    :param doubts: maximum number of sends whose outcome a crash or a lost response can have left unknown.
     """
 
     asked: tuple[Asked, ...]
     acknowledged: frozenset[int] = frozenset()
-    stands: tuple[Stands, ...] = ()
+    visible: tuple[ChatMessage, ...] = ()
     taken: tuple[Taken, ...] = ()
     turns: tuple[Turn, ...] = ()
-    owed: tuple[Owed, ...] = ()
+    replies: tuple[Reply, ...] = ()
     effects: tuple[int, ...] = ()
     recorded: tuple[int, ...] = ()
     unreadable: tuple[str, ...] = ()
@@ -100,18 +100,18 @@ class _Model:
     asked: dict[int, Asked] = field(init=False)
     rows: dict[int, list[Taken]] = field(init=False)
     turns: dict[str, Turn] = field(init=False)
-    owed: dict[str, list[Owed]] = field(init=False)
-    parts: dict[int, list[tuple[int, int, Stands]]] = field(init=False)
+    replies: dict[str, list[Reply]] = field(init=False)
+    parts: dict[int, list[tuple[int, int, ChatMessage]]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.asked = {one.number: one for one in self.history.asked}
         self.turns = {one.id: one for one in self.history.turns}
-        self.rows, self.owed, self.parts = defaultdict(list), defaultdict(list), defaultdict(list)
+        self.rows, self.replies, self.parts = defaultdict(list), defaultdict(list), defaultdict(list)
         for row in self.history.taken:
             self.rows[row.number].append(row)
-        for owed in self.history.owed:
-            self.owed[owed.turn].append(owed)
-        for one in self.history.stands:
+        for replies in self.history.replies:
+            self.replies[replies.turn].append(replies)
+        for one in self.history.visible:
             for number, part, of in LABEL.findall(one.text):
                 self.parts[int(number)].append((int(part), int(of), one))
 
@@ -123,8 +123,8 @@ class _Model:
         return turn is not None and turn.outcome == "failed"
 
     def halves(self, number: int) -> int:
-        """How many failed turns may have shown a part of this answer: its own, and those of its chat since that failed
-        while they made up for it."""
+        """Count the failed turns that may have shown a part of this answer: its own, and later ones of its chat that
+        failed while they answered it again."""
         one = self.asked[number]
         if not self.failed(number):
             return 0
@@ -136,30 +136,30 @@ class _Model:
 
     def may_repeat(self, number: int) -> bool:
         turn = self.turn_of(number)
-        return turn is not None and any(one.marks for one in self.owed[turn.id])
+        return turn is not None and any(one.marks for one in self.replies[turn.id])
 
     def marks(self, number: int, part: int) -> int:
-        """How often a message that holds this part was sent again, knowingly."""
+        """Count the marked repeats of messages that hold this part."""
         label = re.compile(rf"\bm{number}p{part}x")
-        return sum(one.marks for one in self.history.owed if label.search(one.text))
+        return sum(one.marks for one in self.history.replies if label.search(one.text))
 
     def in_doubt(self, number: int) -> set[int]:
-        """Parts of an answer of which the ledger says that nobody knows whether they stand."""
+        """Parts of an answer that the outbox records as possibly delivered."""
         turn = self.turn_of(number)
-        unsure = [one for one in self.owed[turn.id] if one.state == "unknown"] if turn else []
+        unsure = [one for one in self.replies[turn.id] if one.state == "unknown"] if turn else []
         labels = [label for one in unsure for label in LABEL.findall(one.text)]
         return {int(part) for of, part, _ in labels if int(of) == number}
 
-    def told(self, turn: Turn, one: Asked) -> bool:
-        """Whether something that is no answer was said about this turn in its chat, as far as anybody can know."""
+    def was_notified(self, turn: Turn, one: Asked) -> bool:
+        """Return true if a notice about this turn is, or may be, visible in its chat."""
         where = (one.platform, one.chat)
-        there = {text.text for text in self.history.stands if (text.platform, text.chat) == where}
-        notices = [owed for owed in self.owed[turn.id] if not LABEL.search(owed.text)]
-        return any(owed.text in there or owed.state == "unknown" for owed in notices)
+        there = {text.text for text in self.history.visible if (text.platform, text.chat) == where}
+        notices = [replies for replies in self.replies[turn.id] if not LABEL.search(replies.text)]
+        return any(replies.text in there or replies.state == "unknown" for replies in notices)
 
 
 def faults(history: History) -> list[str]:
-    """Everything that must not be; empty = all promises were kept."""
+    """Return every violation; empty = all invariants hold."""
     model = _Model(history)
     return [
         *_lost(model),
@@ -188,45 +188,43 @@ def _unanswered(model: _Model, one: Asked) -> str:
     if turn is None or turn.outcome not in ("delivered", "silent", "failed"):
         return f"its turn ended {turn.outcome}" if turn else "it became no turn"
     if turn.outcome == "failed":
-        return "" if model.told(turn, one) else "it failed, and nobody was told"
+        return "" if model.was_notified(turn, one) else "it failed, and no notice was sent"
     if one.kind == "hush":
         return ""
     parts = model.parts[one.number]
     missing = set(range(1, parts[0][1] + 1)) - {part for part, _, _ in parts} if parts else {1}
     if missing and (unsure := model.in_doubt(one.number)):
         missing -= unsure
-        if not missing and not model.told(turn, one):
-            return f"whether the parts {sorted(unsure)} stand is unknown, and nobody was told"
-    elsewhere = [
-        stands for _, _, stands in parts if (stands.platform, stands.chat) != (one.platform, one.chat)
-    ]
+        if not missing and not model.was_notified(turn, one):
+            return f"it is unknown if the parts {sorted(unsure)} are visible, and no notice was sent"
+    elsewhere = [shown for _, _, shown in parts if (shown.platform, shown.chat) != (one.platform, one.chat)]
     if elsewhere:
-        return f"its answer stands in {elsewhere[0].platform} {elsewhere[0].chat}"
-    return f"its turn ended {turn.outcome}, and the parts {sorted(missing)} stand nowhere" if missing else ""
+        return f"its answer is in {elsewhere[0].platform} {elsewhere[0].chat}"
+    return f"its turn ended {turn.outcome}, and the parts {sorted(missing)} are nowhere" if missing else ""
 
 
 def _doubled(model: _Model) -> Iterator[str]:
-    """Each part stands once, and once more for each mark of the very message that holds it."""
+    """Each part is visible once, and once more for each mark of the message that holds it."""
     for number, parts in sorted(model.parts.items()):
         platform = model.asked[number].platform
         once = 1 + model.halves(number)
         for part, times in sorted(Counter(part for part, _, _ in parts).items()):
             marks = 0 if platform in model.history.idempotent else model.marks(number, part)
             if times > once + marks:
-                told = f"part {part} of answer {number} stands {times} times on {platform}"
-                yield f"doubled: {told}, with {marks} marks"
+                was_notified = f"part {part} of answer {number} is visible {times} times on {platform}"
+                yield f"doubled: {was_notified}, with {marks} marks"
 
 
 def _unwanted(model: _Model) -> Iterator[str]:
-    """What was not said to us, or wanted silence, is not answered."""
+    """A message that was not addressed to the bot, or wanted silence, gets no answer."""
     for number in sorted(model.parts):
         if (one := model.asked[number]).kind in ("aside", "hush"):
             yield f"unwanted: message {number} is {one.kind}, and was answered in {one.platform} {one.chat}"
 
 
 def _doubts(model: _Model) -> Iterator[str]:
-    """In doubt is only what a death or a lost response has cut, and only where a repeat would show."""
-    unsure = [one for one in model.history.owed if one.state == "unknown"]
+    """Only a crash or a lost response leaves a send in doubt, and only on a platform that shows repeats."""
+    unsure = [one for one in model.history.replies if one.state == "unknown"]
     for one in unsure:
         if one.platform in model.history.idempotent:
             yield f"in doubt: a message of turn {one.turn} to {one.platform}, which drops repeats"
@@ -235,10 +233,10 @@ def _doubts(model: _Model) -> Iterator[str]:
 
 
 def _out_of_order(model: _Model) -> Iterator[str]:
-    """Answers of a chat stand in the order in which its messages came in, and the parts of each in theirs."""
+    """Answers of a chat are in the order of arrival of its messages, and the parts of each in order."""
     came = {row.number: at for at, row in enumerate(model.history.taken)}
     chats: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
-    for one in model.history.stands:
+    for one in model.history.visible:
         for number, part, _ in LABEL.findall(one.text):
             apart = model.may_repeat(int(number)) or model.failed(int(number))
             if int(number) in came and not apart:
@@ -246,7 +244,7 @@ def _out_of_order(model: _Model) -> Iterator[str]:
     for (platform, chat), seen in chats.items():
         for (_, part, number), (_, next_part, next_number) in ((a, b) for a, b in pairwise(seen) if a > b):
             yield (
-                f"out of order: in {platform} {chat}, part {next_part} of answer {next_number} stands behind "
+                f"out of order: in {platform} {chat}, part {next_part} of answer {next_number} follows "
                 f"part {part} of answer {number}"
             )
 
@@ -266,7 +264,7 @@ def _open(model: _Model) -> Iterator[str]:
         for row in model.history.taken
         if row.state in ("new", "taken")
     )
-    for one in model.history.owed:
+    for one in model.history.replies:
         if one.state not in ("paid", "unknown"):
             yield f"open: a message of turn {one.turn} to {one.platform} is {one.state}"
 
@@ -276,11 +274,11 @@ def _strange(model: _Model) -> Iterator[str]:
     for number, times in sorted(Counter(model.history.recorded).items()):
         if times > 1:
             yield f"transcript: question {number} is recorded {times} times"
-    owed = Counter(one.text for one in model.history.owed if not LABEL.search(one.text))
-    said = Counter(one.text for one in model.history.stands if not LABEL.search(one.text))
+    replies = Counter(one.text for one in model.history.replies if not LABEL.search(one.text))
+    said = Counter(one.text for one in model.history.visible if not LABEL.search(one.text))
     marks: Counter[str] = Counter()
-    for one in model.history.owed:
+    for one in model.history.replies:
         marks[one.text] += one.marks
-    for text, times in (said - owed).items():
+    for text, times in (said - replies).items():
         if times > marks[text]:
-            yield f"unowed: {text[:60]!r} stands more often than it was owed"
+            yield f"unexpected: {text[:60]!r} is visible more often than it was queued"

@@ -1,4 +1,4 @@
-"""What may happen to the bytes of a file: by disks, by power cuts, by copying, by people with an editor. From dice."""
+"""Random damage to the bytes of a file: by disks, power cuts, copying, editors."""
 
 import json
 import random
@@ -59,7 +59,7 @@ def behead(data: bytearray, dice: random.Random) -> None:
 
 
 def overwrite(data: bytearray, dice: random.Random) -> None:
-    """A piece of the file stands where another belongs."""
+    """Move a piece of the file to the place of another."""
     size = dice.choice([10, 500, PAGE])
     start, other = dice.randrange(len(data)), dice.randrange(len(data))
     piece = data[other : other + size]

@@ -75,25 +75,25 @@ class Crowd:
 
 
 class Echo(FakeProvider):
-    """A model that names every message which it was told since its last answer, and keeps nothing itself."""
+    """A model that names every message since its last answer, without state of its own."""
 
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """After a moment, in one piece."""
         await asyncio.sleep(_MODEL_SECONDS)
-        told: list[str] = []
+        reported: list[str] = []
         for message in reversed(request.messages):
             if not isinstance(message, User):
                 break
             words = "".join(block.text for block in message.content if isinstance(block, Text))
-            told[:0] = _NUMBER.findall(words)
-        answer = " ".join(f"n{number}" for number in dict.fromkeys(told))
+            reported[:0] = _NUMBER.findall(words)
+        answer = " ".join(f"n{number}" for number in dict.fromkeys(reported))
         yield TextDelta(answer)
         yield Finished(Assistant((Text(answer),)))
 
 
 @dataclass
 class Flooded:
-    """What became of a flood.
+    """The result of a flood of messages.
 
     :param waits: of each answered message, seconds from its acknowledgement to its answer, by number.
     :param grown_bytes: the most that this process grew meanwhile.

@@ -26,7 +26,7 @@ from claw_testing.services import OpenAIService
 from third_party import installed
 
 from rigs import ledger, script
-from rigs.checker import Asked, History, Stands
+from rigs.checker import Asked, ChatMessage, History
 from rigs.nursery import Life, Nursery
 from rigs.platforms import CHATS, GROUP, Discord, Feishu, Platform, Telegram
 
@@ -56,10 +56,10 @@ _REAPED_SECONDS = 180.0  # nothing survives it; but the machine may be held up
 
 @dataclass
 class Report:
-    """What was done.
+    """Counts of a run of the rig.
 
     :ivar fired: by fail point, how often it killed; ``time`` = killed at a random moment.
-    :ivar lost: responses that a platform was told to lose.
+    :ivar lost: responses that a platform lost on request.
     :ivar asked: messages of people; ``marks``: sends marked as possibly repeated; ``doubts``: those not sent again.
     """
 
@@ -140,23 +140,23 @@ class Rig:
         await self._end(life, name or "time")
 
     async def settle(self) -> int:
-        """A life that may do all that is left, and is told to stop; its exit code."""
+        """Run a process until all work is done, then stop it; return its exit code."""
         life = await self._begin()
         await self._until_quiet(life)
         life.signal(signal.SIGTERM)
         return await life.ended()
 
     def history(self) -> History:
-        """What the platforms saw and what the disk says."""
+        """Return the history: the view of the platforms and the content of the disk."""
         numbers, wrong = ledger.recorded(self.home)
         effects = self.effects.read_text().split() if self.effects.exists() else []
         return History(
             asked=tuple(self.asked.values()),
             acknowledged=frozenset().union(*(one.acknowledged() for one in self.platforms)),
-            stands=tuple(Stands(one.name, *shown) for one in self.platforms for shown in one.shown()),
+            visible=tuple(ChatMessage(one.name, *shown) for one in self.platforms for shown in one.shown()),
             taken=tuple(ledger.taken(self.home)),
             turns=tuple(ledger.turns(self.home)),
-            owed=tuple(ledger.owed(self.home)),
+            replies=tuple(ledger.replies(self.home)),
             effects=tuple(map(int, effects)),
             recorded=tuple(numbers),
             unreadable=tuple(wrong),

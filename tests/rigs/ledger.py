@@ -1,4 +1,4 @@
-"""What a home's disk says, read as anybody could: SQL and lines of JSON."""
+"""The rows and transcripts of a home, read with SQL and as lines of JSON."""
 
 import json
 import re
@@ -8,13 +8,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from rigs.checker import Owed, Taken, Turn
+from rigs.checker import Reply, Taken, Turn
 
 _NUMBER = re.compile(r"(?:ask|aside)-(\d+)")
 
 
 def rows(home: Path, query: str) -> list[tuple[Any, ...]]:
-    """Of ``state.db``, while a gateway may write; empty while there is none."""
+    """Read rows of ``state.db`` while a gateway may write; empty while there is none."""
     path = home / "state.db"
     if not path.exists():
         return []
@@ -26,7 +26,7 @@ def rows(home: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def quiet(home: Path) -> bool:
-    """Whether nothing waits, runs or is owed."""
+    """Return true if no message waits, no turn runs and no reply is pending."""
     left = """SELECT (SELECT count(*) FROM inbox WHERE state IN ('new', 'taken'))
               + (SELECT count(*) FROM turns WHERE ended_at_ms IS NULL)
               + (SELECT count(*) FROM owed WHERE state IN ('owed', 'sending'))"""
@@ -46,22 +46,22 @@ def turns(home: Path) -> Iterator[Turn]:
         yield Turn(*row)
 
 
-def owed(home: Path) -> Iterator[Owed]:
-    """All that was owed, in its order."""
+def replies(home: Path) -> Iterator[Reply]:
+    """All replies, in their order."""
     query = "SELECT turn, channel, body, state, repeated FROM owed ORDER BY number"
     for turn, channel, body, state, repeated in rows(home, query):
-        yield Owed(turn, channel, json.loads(body)["text"], state, repeated)
+        yield Reply(turn, channel, json.loads(body)["text"], state, repeated)
 
 
 def recorded(home: Path) -> tuple[list[int], list[str]]:
-    """Questions in the transcripts, and what is wrong with these."""
+    """Questions in the transcripts, and the errors found in these."""
     numbers: list[int] = []
     wrong: list[str] = []
     for path in sorted(home.glob("agents/*/sessions/*.jsonl*")):
         if path.suffix == ".lock":
             continue
         if path.suffix != ".jsonl":
-            wrong.append(f"{path.name} was set aside")
+            wrong.append(f"{path.name} was moved away")
             continue
         open_calls: list[str] = []
         for line in path.read_text().splitlines():

@@ -1,8 +1,8 @@
 """Is a log that many write a log? A model of its own, in plain data: appends have one order, and time agrees with it.
 
-It knows none of claw's code. What the writers noted outside of the log, and what stands in the log at the end, is a
+It uses no code of claw. The notes of the writers outside of the log, and the content of the log at the end, are a
 history. Because the log tells the order, every operation has a rank: the n-th append 2n + 1, a read that saw n values
-2n. It is linearisable when each append stands there as often as it was promised, each read saw the beginning of the
+2n. It is linearisable when each append is in the log as often as it was confirmed, each read saw the beginning of the
 log, and no operation that ended before another began ranks behind it.
 """
 
@@ -17,7 +17,7 @@ from math import inf
 class Append:
     """A value was to be written.
 
-    :param began: of one clock for all writers; ``ended`` is infinite when nobody was told that it was written.
+    :param began: of one clock for all writers; ``ended`` is infinite when the write was not confirmed.
     """
 
     value: str
@@ -40,7 +40,7 @@ class Read:
 
 @dataclass(frozen=True)
 class History:
-    """What was noted, and what stands in the log once all is quiet."""
+    """The operations that were noted, and the content of the log once no writer runs."""
 
     appends: Sequence[Append]
     reads: Sequence[Read]
@@ -48,12 +48,12 @@ class History:
 
 
 def digest_of(values: Sequence[str]) -> str:
-    """What a read notes instead of all values."""
+    """Return the digest that a read notes in place of all values."""
     return _short(hashlib.sha1("".join(f"{value}\n" for value in values).encode()))
 
 
 def faults(history: History) -> list[str]:
-    """Everything that no log would do; empty for a linearisable history."""
+    """Return every violation of a log's order; empty for a linearisable history."""
     return [*_membership(history), *_beginnings(history), *_order(history)]
 
 

@@ -1,4 +1,4 @@
-"""Where gateways come from: a process that has imported everything, and forks one that runs ``claw gateway run``.
+"""A process that has imported everything and forks gateways that run ``claw gateway run``.
 
 A life so begun is the real one but for its imports, which cost most of a start: a hundred lives take a minute. Lives can
 be begun from the command line too. Run as a program, it takes orders from stdin, one JSON document a line.

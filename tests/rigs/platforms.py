@@ -1,4 +1,4 @@
-"""The three services behind one shape: people write, what they wrote was acknowledged or not, and what stands there."""
+"""The three services behind one shape: messages of people, their acknowledgements, and the visible messages."""
 
 import asyncio
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ class Platform(Protocol):
         ...
 
     def shown(self) -> Iterator[Shown]:
-        """What stands there, in each chat in order."""
+        """Return the visible messages of each chat, in order."""
         ...
 
     def life_ended(self) -> None:
@@ -61,13 +61,13 @@ class Platform(Protocol):
 
 
 class Losses:
-    """One lost response at a time: lives are short, and what is never heard of delays all that comes behind it."""
+    """One lost response at a time: processes live briefly, and a response that never comes delays all later messages."""
 
     def __init__(self) -> None:
         self._before = -1
 
     def is_new(self, sends: int) -> bool:
-        """Whether the last one has happened, as something was sent since; ``sends`` so far."""
+        """Return true if the last fault has happened, because a message was sent since; ``sends`` so far."""
         is_new = sends > self._before
         if is_new:
             self._before = sends
@@ -197,7 +197,7 @@ class Feishu:
             yield places[one.chat_id], self.fake.text_of(one.message_id)
 
     def life_ended(self) -> None:
-        """What was not answered is called again at once, not in 15 seconds as the real service would."""
+        """Repeat unanswered calls at once, not after 15 seconds as the real service does."""
         if self._port:
             for number in self._events.keys() - self.acknowledged():
                 self.again(number)

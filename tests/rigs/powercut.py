@@ -18,7 +18,7 @@ class Medium:
     SQLite syncs ``state.db`` itself, before it writes over any part of its log that was synced: the two are kept as
     they are when the log is.
 
-    :ivar syncs: how often the data of a file were brought onto it.
+    :ivar syncs: number of syncs of the data of a file.
     :ivar failing: so many syncs of the log fail. As on Linux, what they should have written is lost for good, and the
         next one says that all is well.
     """
@@ -71,7 +71,7 @@ class Medium:
         """A file as it is on the medium once it was synced: what was lost stays so, until it is written again."""
         now = path.read_bytes()
         salt, start, end = self._lost.get(path, (b"", 0, 0))
-        if salt != now[_SALT]:  # the log was begun anew
+        if salt != now[_SALT]:  # the log was restarted
             return now
         return now[:start] + bytes(end - start) + now[end:]
 

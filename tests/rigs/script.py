@@ -1,4 +1,4 @@
-"""What people ask of the model, and what it says: decided by the request alone, so that it says the same again.
+"""Questions to the model, and its answers, which depend on the request alone.
 
 A question is ``ask-NUMBER-KIND``. An answer has a label for each of its parts, ``mNUMBERpPARTxPARTS``, by which the
 checker finds every part of every answer in the chats.
@@ -25,7 +25,7 @@ def question(number: int, kind: str) -> str:
 
 
 def answer(request: ReceivedRequest) -> ServiceReply:
-    """What comes next in this conversation (Chat Completions)."""
+    """Return the next answer in this conversation (Chat Completions)."""
     asked: dict[int, str] = {}
     settled: set[int] = set()
     jotted: set[int] = set()

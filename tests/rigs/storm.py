@@ -60,7 +60,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 class Weather:
     """One storm.
 
-    :param providers: name → how many keys; each serves one model and stands behind the one before it.
+    :param providers: name → how many keys; each serves one model and follows the one before it.
     :param sick: the keys that refuse, ``(provider, number)``.
     :param kind: how: 429, 529, 503.
     :param retry_after: what the service asks for; None = it does not say.
@@ -79,7 +79,7 @@ class Weather:
 
 @dataclass
 class Seen:
-    """What happened.
+    """The result of a storm.
 
     :param requests: moments of requests. ``answered``: when each turn that was answered began, and when it was.
     :param refused: what turns said that ended without an answer. ``lost``: those that did not even say that.

@@ -43,7 +43,7 @@ class TokenService:
         Thread(target=self._server.serve_forever, daemon=True).start()
 
     def renew(self, given: str) -> tuple[int, dict[str, Any]]:
-        """What the service answers to one refresh token."""
+        """Answer a request with one refresh token."""
         sleep(0.1)  # long enough for everybody else to come too
         with self._guard:
             self.calls.append(given)
@@ -64,7 +64,7 @@ class TokenService:
 
 
 class Renewing:
-    """A provider whose logins can be made anew."""
+    """A provider whose logins can be renewed."""
 
     name = "acme"
 
@@ -120,5 +120,5 @@ async def tokens(folder: Path, url: str, users: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    told = asyncio.run(tokens(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
-    print(json.dumps(sorted(set(told))))
+    renewed = asyncio.run(tokens(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
+    print(json.dumps(sorted(set(renewed))))

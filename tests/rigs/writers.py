@@ -73,7 +73,7 @@ class Writer:
                 case "look":
                     self.look()
             if self.dice.random() < 0.1:
-                self.sessions.close()  # the next one opens the file anew
+                self.sessions.close()  # the next one opens the file again
             await asyncio.sleep(self.dice.random() * 0.004)
 
     async def opened(self) -> Session:
@@ -105,7 +105,7 @@ class Writer:
 
 
 def values(entries: tuple[Entry, ...]) -> list[str]:
-    """What was appended, in the order of the file."""
+    """Return the appended values, in the order of the file."""
     return [
         block.text.split()[0]
         for entry in entries

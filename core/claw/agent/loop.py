@@ -1,7 +1,7 @@
 """The agent loop: model → tools → model, reported as events. It knows messages, a stream, a tool runner and a
 sink.
 
-A run goes on until an answer calls no tool and there is nothing to add. Learnt from pi-mono's agent loop.
+A run continues until an answer calls no tool and there is nothing to add. Learnt from pi-mono's agent loop.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class LoopCallbacks:
     :param ask: makes one model call.
     :param prepare: looks up, checks and reviews a call, given the tool choice of its answer; a ``Result`` is its
         refusal. Called in call order, before any call of the answer runs.
-    :param emit: receives every event, in order; what it writes is written before the loop goes on.
+    :param emit: receives every event, in order; what it writes is written before the loop continues.
     :param steer: returns what came in meanwhile; called before the first model call and after each step.
     :param follow_up: returns what to go on with; called when the run would stop. All of one result go into
         one step.

@@ -196,7 +196,7 @@ def missing_provider_error(ref: ModelRef) -> ProviderError:
         reason="model_not_found",
         where=str(ref),
         provider=ref.provider,
-        fix="install one that brings it (claw plugins list) or choose another model (claw models use "
+        fix="install a plugin that provides it (claw plugins list) or choose another model (claw models use "
         "PROVIDER/MODEL)",
     )
 

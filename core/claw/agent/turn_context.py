@@ -277,7 +277,7 @@ def check_tool_choice(choice: str, context: TurnContext) -> str:
     ruling = context.judgement.rulings.get(choice)
     raise UsageError(
         "the tool {name} was asked for by tool choice, and this turn does not have it: {why}",
-        fix="claw tools explain {name} says how to let it through",
+        fix="claw tools explain {name} shows how to allow it",
         name=choice,
         why=ruling.reason if ruling else t("no such tool is installed"),
     )

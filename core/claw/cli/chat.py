@@ -45,23 +45,21 @@ _LEAVE = ("/exit", "/quit")
 
 @app.command()
 def chat(
-    text: Annotated[
-        str | None, typer.Argument(help="One message; without it, a conversation line by line.")
-    ] = None,
-    agent: Annotated[str, typer.Option(help="Which agent; default: the default one.")] = "",
-    session: Annotated[str, typer.Option(help="Which conversation; default: the main one.")] = "",
+    text: Annotated[str | None, typer.Argument(help="One message; default: an interactive chat.")] = None,
+    agent: Annotated[str, typer.Option(help="Agent id; default: the default agent.")] = "",
+    session: Annotated[str, typer.Option(help="Session key or its end; default: main.")] = "",
     model: Annotated[
-        str, typer.Option(help="provider/model for this run; with @KEY behind it, that key first.")
+        str, typer.Option(help="provider/model for this run; provider/model@KEY uses that key first.")
     ] = "",
     workspace: Annotated[
-        Path | None, typer.Option(help="Folder to work in; default: the agent's, else this one.")
+        Path | None, typer.Option(help="Working folder; default: the agent's workspace, else this folder.")
     ] = None,
     tool_choice: Annotated[str, typer.Option(help="auto, none, required, or a tool's name.")] = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the events, one JSON object a line.")
     ] = False,
 ) -> None:
-    """Talk to an agent. In a pipe only the answer is printed."""
+    """Chat with an agent. In a pipe only the answer is printed."""
     folder = workspace.expanduser().resolve() if workspace else None
     if folder and not folder.is_dir():
         raise UsageError(

@@ -22,7 +22,7 @@ from claw.i18n import t
 if TYPE_CHECKING:
     from claw.app import Setup
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Read, change and judge the config file.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Read, change and check the config file.")
 
 _SECRET = re.compile(
     r"(^|[a-z_])(api_?key|encrypt_?key|token|secret|password|passphrase|private_?key|dsn)$", re.I
@@ -37,7 +37,7 @@ CHECK_SECONDS = 10.0
 def get(
     key: Annotated[str, typer.Argument(help="Dotted; empty = the whole file.")] = "", as_json: AsJson = False
 ) -> None:
-    """Print what the file says at KEY, as written; secrets are shown as asterisks."""
+    """Print the value of KEY as written in the file; secrets are shown as asterisks."""
     path = source.find_config(home_of(os.environ))
     tree = source.read_config(path).tree if path else {}
     value = masked(get_value(tree, key) if key else tree, _last_name(key))
@@ -49,7 +49,7 @@ def get(
 
 @app.command()
 def validate(as_json: AsJson = False) -> None:
-    """Judge the file: every error with key, line and fix (exit 3), then what is odd."""
+    """Check the file: every error with key, line and fix (exit code 3), then the warnings."""
     path = source.find_config(home_of(os.environ))
     use_configured_locale(os.environ)
     errors, warnings = config_findings(home_of(os.environ), os.environ)
@@ -73,7 +73,7 @@ def validate(as_json: AsJson = False) -> None:
 
 @app.command()
 def path(as_json: AsJson = False) -> None:
-    """Print where the file is, or would be."""
+    """Print the path of the file, also when it does not exist yet."""
     found = source.find_config(home_of(os.environ))
     if as_json:
         document("config-path", {"path": str(file_of(os.environ)), "exists": found is not None})

@@ -15,10 +15,10 @@ from claw.host import discovery
 from claw.i18n import t
 
 _COMMANDS = {
-    "chat": ("claw.cli.chat", "Talk with an agent in this terminal."),
+    "chat": ("claw.cli.chat", "Chat with an agent in this terminal."),
     "config": ("claw.cli.config", "Read, change and check the config file."),
-    "plugins": ("claw.cli.plugins", "What is installed, its state, and why."),
-    "tools": ("claw.cli.tools", "Which tools an agent has, and why."),
+    "plugins": ("claw.cli.plugins", "Show plugins, their state, and the reason for it."),
+    "tools": ("claw.cli.tools", "Show the tools of an agent, and why it has them."),
 }
 """Command → its module and its summary."""
 

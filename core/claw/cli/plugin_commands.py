@@ -131,7 +131,10 @@ def _import_command(path: str) -> Any:
         register(app)
     command = typer.main.get_group(app).commands.get(path)
     if command is None:
-        problem, fix = "it declares the command {name} and does not bring it", "update it, or tell its author"
+        problem, fix = (
+            "it declares the command {name}, but does not provide it",
+            "update it, or tell its author",
+        )
         raise PluginError(plugin.id, "run", problem, fix, name=path)
     return command
 

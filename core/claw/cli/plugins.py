@@ -8,13 +8,13 @@ from claw.cli.plugin_list import show
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="What is installed, its state, and why.",
+    help="Show plugins, their state, and the reason for it.",
 )
 
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List every installed plugin: state, version, kinds, tools, and why it is idle or set aside."""
+    """List every installed plugin: state, version, kinds, tools, and why it is idle or disabled."""
     show(as_json)
 
 

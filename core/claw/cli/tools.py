@@ -26,7 +26,9 @@ from claw.policy.fixes import ConfigEdit
 from claw.policy.subjects import RunFacts, ToolFact
 from claw.security.admission import TERMINAL, configured_owners, is_owner
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Which tools an agent has, and why.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Show the tools of an agent, and why it has them."
+)
 
 
 class Scenario(Section):
@@ -56,8 +58,8 @@ _OPTIONS = {
     "channel": typer.Option("--channel", help="Channel the run comes from."),
     "account": typer.Option("--account", help="Account on that channel."),
     "group": typer.Option("--group", help="Id of the group chat; default: a direct chat."),
-    "sender": typer.Option("--sender", help="Who asks: an id, or e164:, username:, name: and a value."),
-    "owner": typer.Option("--owner/--no-owner", help="Take the sender for an owner, or not."),
+    "sender": typer.Option("--sender", help="The sender: an id, or e164:, username:, name: and a value."),
+    "owner": typer.Option("--owner/--no-owner", help="Treat the sender as an owner, or not."),
     "model": typer.Option(
         "--model", help="This model alone: provider/model; default: the agent's, with fallbacks."
     ),

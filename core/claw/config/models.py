@@ -39,7 +39,7 @@ class ModelPrice(Section):
     output: NonNegativeFloat | None = Field(None, description="Written, thoughts too.")
     cache_read: NonNegativeFloat | None = Field(None, description="Absent = as input.")
     cache_write: NonNegativeFloat | None = Field(None, description="Absent = as input.")
-    over: LongPrice | None = Field(None, description="What holds for long requests.")
+    over: LongPrice | None = Field(None, description="Prices of long requests.")
 
 
 class ModelConfig(Section):
@@ -118,7 +118,8 @@ class ProviderConfig(Section):
     headers: dict[str, Secret] = Field({}, description="Sent with each request.")
     tools: ToolMode | None = Field(
         None,
-        description="How its models are told of tools, where models says nothing: native, prompt (in words), or none.",
+        description="How its models get tools, where models says nothing: native, prompt (described in the prompt), "
+        "or none.",
     )
     models: dict[str, dict[str, Any]] = Field({}, description="By model: contextTokens, maxTokens …")
 

@@ -8,7 +8,7 @@ ClawError            (exit 1) something that a person can fix: the problem, its 
 ├── BudgetError      (exit 1) a model call could exceed a budget: it is not made
 ├── DeliveryError    (exit 1) a channel's service did not accept a message; says if and when another try may help
 ├── ProviderError    (exit 1) a model call failed: ``reason``; ``retryable`` if another try may help
-└── ToolError        a tool failed: its text goes to the model, the turn goes on
+└── ToolError        a tool failed: its text goes to the model, the turn continues
     └── FenceError   a path or an address that this agent may not access
 """
 

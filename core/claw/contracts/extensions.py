@@ -89,7 +89,7 @@ class Review:
     :param why: the reason, for the model and for the person who is asked.
     :param arguments: other arguments to run with; None = as they are.
     :param note: a text for the model that is put behind the result; unlike the result it is never cut.
-    :param end_turn: with ``deny``: end the whole turn with this text as its error; empty = the model goes on.
+    :param end_turn: with ``deny``: end the whole turn with this text as its error; empty = the model continues.
     """
 
     verdict: str = "allow"
@@ -382,7 +382,7 @@ class Service(Protocol):
 
 
 class TurnLog(Protocol):
-    """The durable record of turns, from which a restart goes on. A call that cannot write raises ClawError.
+    """The durable record of turns, from which a restart continues. A call that cannot write raises ClawError.
 
     It may also have ``is_over(turn) -> bool``, true once a turn ended; ``is_repeat(inbound) -> bool``, which records a
     message and is true when it was recorded before; ``reached(point)``, called between two of its writes with

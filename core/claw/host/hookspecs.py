@@ -75,7 +75,7 @@ def register_providers(config: "PluginConfig") -> "Iterable[Provider]":
     :when: at start, when a model of this plugin is configured. Import the vendor's library at the first call, not
         here.
     :limits: 3600 s between two events of one answer; the provider has shorter limits of its own.
-    :failure: what ``stream`` raises becomes a ``ProviderError`` that names the provider; the model selector goes on
+    :failure: what ``stream`` raises becomes a ``ProviderError`` that names the provider; the model selector continues
         from it.
     :default: no models; the error names the packages that bring them. Since 0.1.
 
@@ -96,7 +96,7 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
     :order: the first plugin in load order has a name; a later tool of that name is skipped, and both owners are
         named.
     :limits: ``timeout_seconds`` of the tool; none by default.
-    :failure: the model gets the error as the result, and the turn goes on.
+    :failure: the model gets the error as the result, and the turn continues.
     :default: the model only answers. Since 0.1.
 
     Example::
@@ -300,7 +300,7 @@ def register_observers(config: "PluginConfig") -> "Iterable[extensions.Observer]
     :when: while a turn runs; the events of one turn come in order.
     :order: ``position``.
     :limits: 2 s for each event, in the plugin's own thread.
-    :failure: the log names the plugin; the turn goes on.
+    :failure: the log names the plugin; the turn continues.
     :default: no observer. Since 0.1; in 0.2 the method is named ``on_event``.
 
     Example::
@@ -337,7 +337,7 @@ def register_services(config: "PluginConfig") -> "Iterable[extensions.Service]":
 
 @hookspec
 def register_turn_logs(config: "PluginConfig") -> "Iterable[extensions.TurnLog]":
-    """Contribute a durable log of turns, from which a restart goes on.
+    """Contribute a durable log of turns, from which a restart continues.
 
     ``name`` (text), ``began``, ``joined``, ``once`` (false when the call was started before, also by the process
     before), ``not_begun`` and ``ended``, which writes the outcome, the replies and the statements of others in one

@@ -107,7 +107,7 @@ class Host:
 
     def gather(self) -> Registry:
         """Load what the configuration uses, call the hooks, and freeze the contributions.
-        :raises PluginError: a required plugin is not there or was set aside (exit 4).
+        :raises PluginError: a required plugin is missing or was disabled (exit 4).
         """
         self._ask(BUILTIN, lambda: import_module("claw.terminal"))
         for plugin in self._given_plugins:

@@ -243,7 +243,7 @@ def check_manifest(manifest: Manifest | None, answers: Mapping[str, Sequence[Any
     lists = manifest and (manifest.kinds or manifest.tools or manifest.channels or manifest.providers)
     if hooks and manifest and not (lists or manifest.loads_at_start):
         fix = "its author runs claw plugins build, which writes the manifest"
-        raise ClawError("its manifest lists nothing that {hooks} brings", fix=fix, hooks=hooks)
+        raise ClawError("its manifest lists nothing that {hooks} provides", fix=fix, hooks=hooks)
 
 
 MARK = "claw_spec"

@@ -279,7 +279,7 @@ _BETWEEN_DIGITS = str.maketrans("", "", " -().\u00a0")
 PAIRED_PEOPLE = """CREATE TABLE IF NOT EXISTS pairing_people
     (channel TEXT NOT NULL, account TEXT NOT NULL, sender TEXT NOT NULL, name TEXT NOT NULL,
      since_ms INTEGER NOT NULL, PRIMARY KEY (channel, account, sender)) WITHOUT ROWID"""
-"""The table of the people whom an owner let in, beside those of the file."""
+"""The table of the people whom an owner admitted, beside those of the file."""
 
 
 def paired_people(

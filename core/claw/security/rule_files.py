@@ -225,7 +225,7 @@ class RuleFileGuard:
         self._changes: list[RuleFileChange] = []
 
     async def check_before(self, tool: str, arguments: Mapping[str, Any], ask_owner: AskOwner) -> str:
-        """Ask an owner about a call that goes on in the background and names a rule file, as its changes would be unseen.
+        """Ask an owner about a background call that names a rule file, because its changes would be unseen.
 
         :param tool: the normalised name.
         :returns: the reason why the call may not begin; empty when it may.

@@ -63,7 +63,7 @@ def zone_of(name: str | None) -> tzinfo | None:
 
 
 def is_fresh(policy: ResetPolicy, updated_at: float, now: float, zone: tzinfo | None = None) -> bool:
-    """Return true if the conversation goes on.
+    """Return true if the conversation continues.
 
     :param updated_at: when a person last wrote in it; seconds since 1970, as ``now``.
     :param zone: of ``at_hour``; None = this machine's.

@@ -20,7 +20,7 @@ def test_the_models_are_asked_in_turn():
 
     async def turns():
         plugins = {"acme-models": claw_plugin_acme_models}
-        async with Harness(first, spares=[second], config=config, plugins=plugins) as harness:
+        async with Harness(first, fallbacks=[second], config=config, plugins=plugins) as harness:
             return [(await harness.send("hello")).text for _ in range(2)]
 
     assert asyncio.run(turns()) == ["one", "two"]

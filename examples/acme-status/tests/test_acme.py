@@ -25,7 +25,7 @@ def test_the_manifest_leaves_no_tool_out():
 
 
 @pytest.mark.parametrize(("verbose", "says"), [(False, "db-1: fine"), (True, "db-1: fine, 3 jobs waiting")])
-async def test_a_machine_tells_how_it_is(verbose, says):
+async def test_a_machine_reports_how_it_is(verbose, says):
     assert await TOOLS["acme_status"].run({"name": "db-1", "verbose": verbose}, None) == says
 
 

@@ -14,13 +14,13 @@ from claw_approvals.question import asked_by
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="What people were asked, and what they allowed for always.",
+    help="List waiting requests and permanent approvals, and revoke them.",
 )
 
 
 @app.command("list")
 def listed(as_json: AsJson = False) -> None:
-    """List what waits for an answer, and the calls that were allowed for always."""
+    """List the waiting requests, and the permanently approved calls."""
     waiting, granted = _rows()
     if as_json:
         document("approvals", {"pending": waiting, "always": granted})
@@ -77,7 +77,7 @@ def _turn_is_over(database: Database) -> Callable[[str], bool]:
 def revoke(
     id: Annotated[str, typer.Argument(help="As claw approvals list shows it.")], as_json: AsJson = False
 ) -> None:
-    """Take back what was allowed for always: from now on it is asked about again."""
+    """Revoke a permanent approval: the call needs approval again."""
     with open_state(home_of(os.environ)) as database:
         gone = database is not None and Approvals(database).revoke(id)
     if not gone:

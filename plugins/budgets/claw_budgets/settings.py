@@ -16,7 +16,7 @@ class BudgetSettings(Section):
     usd: float | None = Field(None, gt=0, description="Dollars.")
     tokens: PositiveInt | None = Field(None, description="Tokens, read and written, cached ones too.")
     per: Literal["day", "session", "turn"] = Field(
-        "day", description="day: of this machine's clock; session: until it begins anew; turn: one message."
+        "day", description="day: of this machine's clock; session: until it is reset; turn: one message."
     )
     agent: str | None = Field(None, description="Only calls of this agent; a pattern such as team-*.")
     job: str | None = Field(None, description="Only calls for this job of the clock; * = all of them.")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def compact(
     key: Annotated[str, typer.Argument(help="A session key, or its end (main).")],
-    focus: Annotated[str, typer.Option(help="What the summary should keep above all.")] = "",
+    focus: Annotated[str, typer.Option(help="Topic that the summary must keep.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Have the older part of a conversation summarised; the newest part, and the lines on disk, stay as they are."""

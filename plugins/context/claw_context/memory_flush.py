@@ -106,7 +106,7 @@ async def run_flush(
     aside = SideTurn(messages, prompt, ask, tools, files, MAX_FLUSH_STEPS, count)
     try:
         await within(settings.timeout_seconds, with_purpose("saving", turn.run_aside(aside)))
-    except Exception as why:  # noqa: BLE001 - the turn goes on, whatever failed here
+    except Exception as why:  # noqa: BLE001 - the turn continues, whatever failed here
         turn.log(t("memory could not be saved before compaction: {why}", why=why))
     return total_usage(costs)
 

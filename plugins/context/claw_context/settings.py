@@ -36,7 +36,7 @@ class CompactionSettings(Section):
     max_history_share: Ratio = Field(0.5, description="Safeguard: share of the window that history may take.")
     identifier_policy: Literal["strict", "off", "custom"] = "strict"
     identifier_instructions: str | None = None
-    custom_instructions: str | None = Field(None, description="Added to what the summariser is told.")
+    custom_instructions: str | None = Field(None, description="Added to the instructions of the summariser.")
     model: str | None = Field(None, description="Model that writes summaries; absent = the agent's own.")
     timeout_seconds: float = Field(180, gt=0, description="Longest wait for a summary, all tries together.")
     memory_flush: MemoryFlushSettings = section_default()

@@ -39,7 +39,7 @@ class DiscordSettings(ChannelConfig):
         le=1440,
         description="How old a message may be that came while we were away; 0 = leave them.",
     )
-    commands: bool = Field(True, description="List the chat commands where somebody types a slash.")
+    commands: bool = Field(True, description="List the chat commands for a person who types a slash.")
     media_max_mb: int = Field(25, ge=1, le=500, description="The largest file that is fetched.")
     api_base: str = Field(API_BASE, description="Where the REST API is; all accounts share one.")
     gateway_url: str = Field(GATEWAY_URL, description="Where the gateway is; all accounts share one.")

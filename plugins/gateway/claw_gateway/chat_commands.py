@@ -24,7 +24,7 @@ async def _start(arguments: str, conversation: Conversation) -> str:
 
 
 COMMANDS = (
-    FunctionCommand("start", "say who answers here", _start, position=45),
+    FunctionCommand("start", "introduce the agent", _start, position=45),
     FunctionCommand(
         "queue",
         "how messages are handled while a turn runs",

@@ -145,7 +145,7 @@ class RelayedStream:
                 self._post(block)
 
     async def stop_updates(self) -> None:
-        """Stop the updates, and wait for one that is under way: a first post has an id then."""
+        """Stop the updates, and wait for a running one: a first post has an id then."""
         self._is_over = True
         if self._update_due:
             self._update_due.cancel()
@@ -163,7 +163,7 @@ class RelayedStream:
             await asyncio.wait({self._typing_task})
         if self.writer and not finished:
             await self._call_plugin(self.writer.abandon())
-            self.record_messages()  # a post may have been under way: a parked turn goes on in that message
+            self.record_messages()  # a post may have been running: a parked turn continues in that message
         if hasattr(self._channel, "settled"):
             asked: Any = self._channel
             await self._call_plugin(asked.settled(self._outbound.address, self._outbound.answers))
@@ -189,7 +189,7 @@ class RelayedStream:
         self.record_messages()
 
     def record_messages(self) -> None:
-        """Record the messages that hold the text, when they have changed: a restart goes on with them."""
+        """Record the messages that hold the text, when they have changed: a restart continues with them."""
         shown = tuple(self.writer.shown) if self.writer else self._recorded
         if shown != self._recorded and self._is_durable:
             failpoint("stream-posted")

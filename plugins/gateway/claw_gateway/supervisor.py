@@ -199,7 +199,7 @@ class ChannelServer:
         return replace(state, state="failed", detail=task.result(), last_error=task.result())
 
     def _report_failure(self, key: str, state: ChannelState, task: "asyncio.Task[str] | None") -> None:
-        """Log once that a channel reports a failure while it goes on listening."""
+        """Log once that a channel reports a failure while it continues to listen."""
         if state.state != "failed":
             self._failed.discard(key)
         elif key not in self._failed:

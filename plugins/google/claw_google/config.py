@@ -11,7 +11,7 @@ class GoogleModelConfig(ModelConfig):
 
     thinking: Literal["level", "budget", "none"] | None = Field(
         None,
-        description="How it is told to think: by a level (Gemini 3 on), by a budget of tokens (2.5), not at all; "
+        description="How thinking is requested: by a level (Gemini 3 on), by a budget of tokens (2.5), not at all; "
         "absent = by its name.",
     )
 

@@ -183,7 +183,7 @@ class OpenAIApi:
 
 
 def _timeout_text(settings: HttpSettings) -> str:
-    return f"no answer within {settings.answer_seconds:g} s (channels.http.answerSeconds); the turn goes on"
+    return f"no answer within {settings.answer_seconds:g} s (channels.http.answerSeconds); the turn continues"
 
 
 def _usage(call: PendingRequest) -> dict[str, int]:

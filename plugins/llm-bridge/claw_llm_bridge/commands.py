@@ -14,7 +14,7 @@ from claw_llm_bridge.catalogue import BridgeSettings, LlmPlugin, PluginCatalogue
 from claw_llm_bridge.repair import commands, install_words
 
 bridge_app = typer.Typer(
-    no_args_is_help=True, help="Tools of llm plugins: what they bring, what keeps others out."
+    no_args_is_help=True, help="Show the tools of llm plugins, and why some are left out."
 )
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
@@ -27,7 +27,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @bridge_app.command()
 def check(as_json: AsJson = False) -> None:
-    """List only what keeps tools out, files that are not what was installed among it; exit 1 when there is any."""
+    """List only the reasons why tools are left out, changed files included. Exit code 1: there is one."""
     rows = [row for row in _rows(checked=True) if row["why"]]
     _show(rows, as_json)
     raise typer.Exit(1 if rows else 0)

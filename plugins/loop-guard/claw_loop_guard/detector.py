@@ -218,7 +218,7 @@ class LoopDetector:
 def warning(sign: LoopSign, tool: str) -> str:
     """Return the text behind the result of a call that ran."""
     return (
-        f"\n\n[claw: {_facts(sign, tool)}. If this brings nothing new, do something else, or answer with what you have; "
+        f"\n\n[claw: {_facts(sign, tool)}. If this returns nothing new, do something else, or answer with what you have; "
         "calls that only repeat are refused before long.]"
     )
 

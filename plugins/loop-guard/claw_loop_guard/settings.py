@@ -20,7 +20,7 @@ class LoopDetection(Section):
 
     enabled: bool = True
     history_size: int = Field(30, ge=1, description="Newest calls that are looked at.")
-    warning_threshold: int = Field(10, ge=1, description="The model is told.")
+    warning_threshold: int = Field(10, ge=1, description="After this many, the model gets a warning.")
     critical_threshold: int = Field(
         20, ge=1, description="The call is refused; the third refusal ends the turn."
     )

@@ -13,15 +13,13 @@ from claw_mcp.offers import full_name
 from claw_mcp.record import ServerRecord
 from claw_mcp.settings import McpSettings
 
-mcp_app = typer.Typer(
-    no_args_is_help=True, help="MCP servers: what they offer, and what waits for your word."
-)
-Names = Annotated[list[str] | None, typer.Argument(help="Servers; all of them when left out.")]
+mcp_app = typer.Typer(no_args_is_help=True, help="Show MCP servers and their tools, and accept changed ones.")
+Names = Annotated[list[str] | None, typer.Argument(help="Names of servers; default: all.")]
 
 
 @mcp_app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List the configured servers: how many tools each has, and what is withheld. Starts nothing."""
+    """List the configured servers, with the number of tools and of withheld tools of each. Starts no server."""
     _, settings, fleet = _open_fleet()
     rows = [_row(name, settings, fleet) for name in settings.mcp_servers]
     if as_json:
@@ -42,7 +40,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @mcp_app.command()
 def show(server: str, as_json: AsJson = False) -> None:
-    """Show what a server offers, word for word: what a model would read. ``!`` marks what is withheld."""
+    """Show the tools of a server, word for word as a model reads them. ``!`` marks withheld ones."""
     _, settings, fleet = _open_fleet()
     _known(server, settings)
     record = fleet.record(server)
@@ -71,12 +69,10 @@ def show(server: str, as_json: AsJson = False) -> None:
 @mcp_app.command()
 def accept(
     server: str,
-    tools: Annotated[
-        list[str] | None, typer.Argument(help="Only these; all that waits when left out.")
-    ] = None,
+    tools: Annotated[list[str] | None, typer.Argument(help="Names of tools; default: all that wait.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Accept what a server offers now, and use it again."""
+    """Accept the present tools of a server, and use them."""
     _, settings, fleet = _open_fleet()
     _known(server, settings)
     before = fleet.record(server)
@@ -97,7 +93,7 @@ def accept(
 
 @mcp_app.command()
 def refresh(servers: Names = None, as_json: AsJson = False) -> None:
-    """Reach the servers now and note what they offer. Exit code 1: one of them could not be reached."""
+    """Connect to the servers and record their tools. Exit code 1: a server could not be reached."""
     config, settings, fleet = _open_fleet()
     for name in servers or ():
         _known(name, settings)

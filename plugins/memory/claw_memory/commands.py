@@ -15,10 +15,8 @@ from claw_memory.memories import Memories
 from claw_memory.settings import MemorySearch, MemorySettings
 from claw_memory.tools import document
 
-memory_app = typer.Typer(
-    no_args_is_help=True, help="Notes of agents: search them, index them, see their state."
-)
-AgentId = Annotated[str, typer.Option("--agent", help="Whose; the default agent's when left out.")]
+memory_app = typer.Typer(no_args_is_help=True, help="Search and index the notes of agents.")
+AgentId = Annotated[str, typer.Option("--agent", help="Agent id; default: the default agent.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
@@ -27,11 +25,11 @@ def search(
     query: Annotated[str, typer.Argument(help="A question, or key words.")],
     agent: AgentId = "",
     most: Annotated[
-        int, typer.Option("--max", min=0, max=50, help="How many pieces; 0 = as configured.")
+        int, typer.Option("--max", min=0, max=50, help="Number of pieces at most; 0 = as configured.")
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Search as the agent would, MEMORY.md included. Exit 1 when nothing was found."""
+    """Search as the agent does, MEMORY.md included. Exit code 1: nothing was found."""
     with _open_memories() as (config, memories):
         who = config.agent(agent)
         embedder, unknown = _embedder(memories, who)
@@ -58,10 +56,10 @@ def search(
 @memory_app.command()
 def index(
     agent: AgentId = "",
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Throw the index away first.")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Delete the index first.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the index up to date, vectors included. The notes themselves are never changed."""
+    """Update the index, vectors included. The notes themselves are never changed."""
     with _open_memories() as (config, memories):
         who = config.agent(agent)
         memory = memories.of(who)
@@ -84,10 +82,10 @@ def index(
 
 @memory_app.command()
 def status(
-    agent: Annotated[str, typer.Option("--agent", help="Whose; every agent's when left out.")] = "",
+    agent: Annotated[str, typer.Option("--agent", help="Agent id; default: all agents.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show how many files and pieces are indexed, what is behind, and who embeds. Changes nothing."""
+    """Show the number of indexed files and pieces, the outdated ones, and the embedder. Changes nothing."""
     with _open_memories() as (config, memories):
         ids = [agent] if agent else config.agent_ids
         rows = [_row(config.agent(one), memories) for one in ids]

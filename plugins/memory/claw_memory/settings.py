@@ -41,7 +41,9 @@ class MemorySettings(Section):
         True, description="Keep the index in step while claw runs, not only when it is searched."
     )
     watch_seconds: float = Field(10, ge=1, description="How often the files are looked at.")
-    debounce_seconds: float = Field(1.5, ge=0, description="How long a file must rest before it is taken up.")
+    debounce_seconds: float = Field(
+        1.5, ge=0, description="Seconds without a change before a file is indexed."
+    )
 
 
 class MemorySearch(Section):

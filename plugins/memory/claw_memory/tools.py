@@ -165,7 +165,7 @@ def _caveats(answer: "SearchAnswer", unknown: str) -> list[str]:
         lines.append(t("Searched by words alone: {why}.", why=unknown or answer.why_not))
     if answer.behind:
         lines.append(
-            t("{count} files are not indexed yet; that goes on in the background.", count=answer.behind)
+            t("{count} files are not indexed yet; indexing continues in the background.", count=answer.behind)
         )
     if answer.by_meaning and answer.waiting:
         lines.append(t("{count} pieces are found by their words alone so far.", count=answer.waiting))

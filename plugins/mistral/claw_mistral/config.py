@@ -11,7 +11,7 @@ class MistralModelConfig(ModelConfig):
 
     thinking: Literal["levels", "switch", "mode", "none"] | None = Field(
         None,
-        description="How it is told to think: by an effort of several levels, by one that is high or none, by a mode "
+        description="How thinking is requested: by an effort of several levels, by one that is high or none, by a mode "
         "(magistral), not at all; absent = by its name.",
     )
 

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
     from claw_models.key_pool import KeyPool
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="The keys of model services.")
-Agent = Annotated[str, typer.Option("--agent", help="In whose file; the default agent's.")]
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Manage the keys of model services.")
+Agent = Annotated[
+    str, typer.Option("--agent", help="The agent whose file is used; default: the default agent.")
+]
 ProviderName = Annotated[str, typer.Argument(help="anthropic, openai, … as in provider/model.")]
 
 
@@ -67,7 +69,7 @@ class KeyRow:
 
 @app.command("list")
 def list_(agent: Agent = "", as_json: AsJson = False) -> None:
-    """List the keys, their places, and which of them cool down. No key is shown."""
+    """List the keys, where each is stored, and the paused ones. No key is shown."""
     from claw.runtime import load_setup
 
     setup = load_setup()
@@ -96,7 +98,7 @@ def add(
     line: typer.Context,
     provider: ProviderName,
     *,
-    name: Annotated[str, typer.Option("--name", help="What to call the key.")] = "main",
+    name: Annotated[str, typer.Option("--name", help="Name of the key.")] = "main",
     agent: Agent = "",
     kind: Annotated[str, typer.Option("--type", help="api_key, token or oauth.")] = "api_key",
     env: Annotated[
@@ -105,7 +107,7 @@ def add(
     keyring: Annotated[bool, typer.Option("--keyring", help="Keep it in this machine's keyring.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a key of PROVIDER in the agent's own file (0600). It is asked for unseen, or read from stdin."""
+    """Store a key of PROVIDER in the agent's own file (0600). It is prompted for without echo, or read from stdin."""
     from claw.runtime import load_setup
 
     setup = load_setup()
@@ -160,7 +162,7 @@ def remove(
     agent: Agent = "",
     as_json: AsJson = False,
 ) -> None:
-    """Forget a key that claw auth add took. Those of the config file and the environment stand where they are."""
+    """Remove a key that claw auth add stored. Keys of the config file and the environment are not changed."""
     from claw.runtime import load_setup
 
     setup = load_setup()
@@ -183,11 +185,11 @@ def order(
     names: Annotated[list[str] | None, typer.Argument(help="Names of keys, the first one first.")] = None,
     agent: Agent = "",
     clear: Annotated[
-        bool, typer.Option("--clear", help="Back to the file's order, or taking turns.")
+        bool, typer.Option("--clear", help="Return to the order of the file, or to rotation.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Try the keys of PROVIDER in this order, and no others. Without names: say the order."""
+    """Use the keys of PROVIDER in this order, and no others. Without names: show the order."""
     from claw.runtime import load_setup
 
     setup = load_setup()

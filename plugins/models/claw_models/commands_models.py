@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from claw_models.capabilities import ModelCapabilities
     from claw_models.key_pool import KeyPool
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Which models answer, and how they are.")
-Agent = Annotated[str, typer.Option("--agent", help="Of which agent; the default one's.")]
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show, choose and test models.")
+Agent = Annotated[str, typer.Option("--agent", help="Agent id; default: the default agent.")]
 ModelName = Annotated[str, typer.Argument(help="provider/model, or an alias of the file.")]
 PROBE_SECONDS = 60.0
 """Time limit of one call of a probe."""
@@ -36,7 +36,7 @@ PROBE_SECONDS = 60.0
 
 @app.command("list")
 def list_(agent: Agent = "", as_json: AsJson = False) -> None:
-    """List the models of an agent in the order they are asked, and the aliases of the file."""
+    """List the models of an agent in the order of use, and the aliases of the file."""
     from claw.runtime import load_setup
 
     setup = load_setup()
@@ -63,7 +63,7 @@ def list_(agent: Agent = "", as_json: AsJson = False) -> None:
 
 @app.command()
 def status(agent: Agent = "", as_json: AsJson = False) -> None:
-    """Say of each model which keys it has and which of them rest, and why. Exit 1 when a model has none that is ready."""
+    """Show the keys of each model, and why some are paused. Exit code 1: a model has no key that is ready."""
     from claw.runtime import load_setup
 
     setup = load_setup()
@@ -91,12 +91,12 @@ def status(agent: Agent = "", as_json: AsJson = False) -> None:
 
 @app.command()
 def probe(
-    model: Annotated[str, typer.Argument(help="Only this one; all of the agent without it.")] = "",
+    model: Annotated[str, typer.Argument(help="Only this model; default: all of the agent.")] = "",
     key: Annotated[str, typer.Option("--key", help="Only the key of this name.")] = "",
     agent: Agent = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make one tiny real call with each key of each model: it costs a few tokens. A key that answers rests no longer."""
+    """Make one small call with each key of each model; it costs a few tokens. Clears the cooldown of keys that work."""
     found = asyncio.run(_probe_models(model, key, agent))
     all_ok = all(one["ok"] for one in found) and bool(found)
     if as_json:
@@ -116,7 +116,7 @@ def use(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write MODEL into the config file as the model that answers. Its fallbacks stay, unless --fallback names others."""
+    """Set MODEL as the default model in the config file. The fallbacks stay, unless --fallback names others."""
     from claw import ModelRef
     from claw.runtime import file_of, load_setup
     from claw_config_sdk import set_value

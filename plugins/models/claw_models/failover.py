@@ -56,7 +56,7 @@ class KeySelection:
 
 
 class Failover:
-    """The model selector that goes on to the next key and the next model when one fails.
+    """The model selector that switches to the next key and the next model when one fails.
 
     :param wait_seconds: the longest wait of a turn for a model to become available.
     """
@@ -94,7 +94,7 @@ def with_fallback(
     selection: KeySelection | None = None,
     options: ModelOptions | None = None,
 ) -> ModelCall:
-    """Return an ``ModelCall`` that goes on to the next key and the next model when one fails.
+    """Return a ``ModelCall`` that switches to the next key and the next model when one fails.
 
     A model that answered once in a turn is tried first for the rest of it. The person is notified of a switch
     once in a conversation, until the first model answers again. When an answer breaks off after a part of it

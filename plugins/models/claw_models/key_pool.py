@@ -60,7 +60,7 @@ class KeyId:
 class _Breaker:
     """The circuit breaker of a provider whose keys failed.
 
-    :param trying: failed keys that have a request under way. ``probing``: the one of them that is in
+    :param trying: failed keys that have a running request. ``probing``: the one of them that is in
         cooldown.
     """
 

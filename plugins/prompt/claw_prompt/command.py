@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from claw import Tool
     from claw.runtime import TurnContext
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="What the system prompt is made of.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Show the sections of the system prompt, and their size."
+)
 _SKILL = re.compile(r"<skill>\s*<name>(?P<name>[^<]*)</name>.*?</skill>", re.S)
 
 
@@ -37,7 +39,7 @@ def show(
     *,
     scenario: Scenario,
     by: Annotated[
-        Literal["section", "plugin", "skill", "tool", "file"], typer.Option(help="Whose price to list.")
+        Literal["section", "plugin", "skill", "tool", "file"], typer.Option(help="Model whose price is used.")
     ] = "section",
     mode: Annotated[
         Literal["full", "minimal", "none"] | None,
@@ -46,7 +48,7 @@ def show(
     text: Annotated[bool, typer.Option("--text", help="Print the prompt itself.")] = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Show each section of the prompt that a message (by default from here) would meet: owner, size, stable or not."""
+    """Show each section of the prompt for a message (by default from here): plugin, size, stable or not."""
     context = asyncio.run(_turn_context(probe_message(scenario), scenario.agent, mode or ""))
     if text and not as_json:
         typer.echo(context.system.whole)

@@ -64,7 +64,7 @@ class FilterSuite(HookSuite):
             begun = time.monotonic()
             self._filtered(subject, message)
             took = time.monotonic() - begun
-            assert took <= self.quick_seconds, f"it took {took:.2f} s; after 5 s claw goes on without it"
+            assert took <= self.quick_seconds, f"it took {took:.2f} s; after 5 s claw continues without it"
 
     def _all(self, subject: Any) -> list[Inbound | Outbound]:
         every = (*INBOUND, *OUTBOUND, *self.messages)

@@ -36,9 +36,11 @@ from claw_sessions.index import (
 from claw_sessions.render import Passage, heading, passages
 from claw_sessions.search import MemoryHit, search_sessions as find
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Conversations: read, find, tend to them.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="List, read, search, export and reset conversations."
+)
 Key = Annotated[
-    str, typer.Argument(help="A session key, its end (main), or the name of one that was set aside.")
+    str, typer.Argument(help="A session key, its end (main), or the name of an archived conversation.")
 ]
 OfAgent = Annotated[str, typer.Option("--agent", help="Only conversations of this agent.")]
 _NEIGHBOURS = 4
@@ -50,11 +52,11 @@ _SIZES = ("B", "kB", "MB", "GB")
 @app.command("list")
 def list_(
     agent: OfAgent = "",
-    aside: Annotated[bool, typer.Option("--aside", help="Those that were set aside instead.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    aside: Annotated[bool, typer.Option("--aside", help="Archived conversations instead.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Number of entries at most, the newest ones.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List conversations, the newest first; exit 1 when one of them is damaged."""
+    """List conversations, the newest first. Exit code 1: one of them is damaged."""
     found = [
         kept for kept in list_sessions(_home(), _agent_id(agent)) if (kept.state in _CURRENT_STATES) != aside
     ]
@@ -93,12 +95,14 @@ def _agent_id(name: str) -> str:
 @app.command()
 def show(
     key: Key,
-    last: Annotated[int, typer.Option(min=0, help="Only the newest so many entries; 0 = all.")] = 0,
+    last: Annotated[
+        int, typer.Option(min=0, help="Number of entries at most, the newest ones; 0 = all.")
+    ] = 0,
     around: Annotated[str, typer.Option(help="Only the records around the one with this id.")] = "",
     raw: Annotated[bool, typer.Option("--raw", help="The file as it is.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was said in a conversation: people, answers, calls in short, summaries."""
+    """Show a conversation: messages, answers, calls in short, summaries."""
     kept = find_session(list_sessions(_home()), key)
     data = read_bytes(kept)
     if raw:
@@ -120,7 +124,7 @@ def show(
 @app.command()
 def export(
     key: Key,
-    to: Annotated[Literal["md", "html", "json"], typer.Option("--to", help="In which form.")] = "md",
+    to: Annotated[Literal["md", "html", "json"], typer.Option("--to", help="Output format.")] = "md",
     out: Annotated[Path | None, typer.Option("--out", help="Into this file instead of stdout.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="As --to json; with --out, a JSON document that names the file.")
@@ -148,13 +152,13 @@ def export(
 
 @app.command()
 def search(
-    text: Annotated[list[str], typer.Argument(help="Words that all stand in what is looked for.")],
+    text: Annotated[list[str], typer.Argument(help="Words that a match must all contain.")],
     agent: OfAgent = "",
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
-    deleted: Annotated[bool, typer.Option("--deleted", help="Look through deleted ones too.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Number of entries at most, the newest ones.")] = 20,
+    deleted: Annotated[bool, typer.Option("--deleted", help="Search deleted conversations too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find words in all conversations, also those that were reset; exit 1 when there are none."""
+    """Find words in all conversations, also in reset ones. Exit code 1: no match."""
     left_out = {"bak"} if deleted else {"bak", "deleted"}  # a bak is a copy
     looked_at = [kept for kept in list_sessions(_home(), _agent_id(agent)) if kept.state not in left_out]
     hits = find(looked_at, " ".join(text), limit, _clean)

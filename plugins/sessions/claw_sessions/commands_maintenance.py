@@ -31,7 +31,7 @@ def delete(key: Key, as_json: AsJson = False) -> None:
 
 
 def repair(
-    key: Annotated[str, typer.Argument(help="Which conversation; or --all.")] = "",
+    key: Annotated[str, typer.Argument(help="Session key or its end; or --all.")] = "",
     every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -67,10 +67,10 @@ def repair(
 
 
 def archive(
-    pretend: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    pretend: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compress and remove conversations that were set aside, as session.keep says. The gateway does it once a day."""
+    """Compress and remove archived conversations as configured by session.keep. The gateway does it once a day."""
     home = home_of(os.environ)
     keep = load_setup().config.section("session.keep", Retention)
     done = archived(home, keep, pretend=pretend)

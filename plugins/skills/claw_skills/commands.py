@@ -13,20 +13,22 @@ from claw_skills import key_is_set, usable
 from claw_skills.settings import SkillSettings
 from claw_skills.shelf import FoundSkill, SkillIndex
 
-skills_app = typer.Typer(no_args_is_help=True, help="Skills: which an agent has, and what keeps others out.")
-AgentId = Annotated[str, typer.Option("--agent", help="Whose; the default agent's when left out.")]
+skills_app = typer.Typer(
+    no_args_is_help=True, help="Show the skills of an agent, and why others are left out."
+)
+AgentId = Annotated[str, typer.Option("--agent", help="Agent id; default: the default agent.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 @skills_app.command("list")
 def list_(agent: AgentId = "", as_json: AsJson = False) -> None:
-    """List the agent's skills: in the prompt or not, from where, and why not."""
+    """List the agent's skills: their source, and if each is in the prompt, or why not."""
     _show(_rows(agent), as_json, t("no skills"))
 
 
 @skills_app.command()
 def check(agent: AgentId = "", as_json: AsJson = False) -> None:
-    """List only skills that something keeps out of use; exit 1 when there are any."""
+    """List only the skills that are not used. Exit code 1: there is one."""
     rows = [row for row in _rows(agent) if row["why"]]
     _show(rows, as_json, t("every skill can be used"))
     raise typer.Exit(1 if rows else 0)

@@ -238,13 +238,13 @@ class FakeTool:
 class HarnessEnvironment(TypedDict, total=False):
     """The surroundings of a harness.
 
-    :param spares: further providers, to be named as fallbacks in ``config``.
+    :param fallbacks: further providers, to be named as fallbacks in ``config``.
     :param installed: True = with all plugins of this environment; False = with those of the extra ``standard``.
     :param clock: its clock; a test sets ``now`` to simulate the passing of time.
     :param disk: the system calls of durable writes; a test passes one that fails.
     """
 
-    spares: Sequence[FakeProvider]
+    fallbacks: Sequence[FakeProvider]
     installed: bool
     clock: Clock
     disk: Disk
@@ -279,7 +279,7 @@ class Harness:
         self.events: list[Event] = []
         self.log_lines: list[str] = []
         self._plugins = {
-            "fakes": _FakePlugin((model, *environment.get("spares", ())), channels),
+            "fakes": _FakePlugin((model, *environment.get("fallbacks", ())), channels),
             "acme": _ToolPlugin(tools),
             **(plugins or {}),
         }

@@ -24,10 +24,10 @@ async def check(case: dict[str, Any], tmp_path: Path) -> None:
     async with Harness(
         FakeProvider(), tools=[_tool(tool, given["tool_execution"]) for tool in given["tools"]], home=tmp_path
     ) as harness:
-        told: list[Event] = []
+        emitted: list[Event] = []
 
         async def note(event: Event) -> None:
-            told.append(event)
+            emitted.append(event)
 
         stage = await harness.app.resolve_turn(terminal_message(given["prompt"]))
         caller = Caller("t", terminal_message(given["prompt"]), stage, harness.app.runtime, note)
@@ -44,7 +44,7 @@ async def check(case: dict[str, Any], tmp_path: Path) -> None:
             follow_up=_polled(given.get("follow_up", [])),
         )
         await run_loop((), User((Text(given["prompt"]),)), steps)
-    _compare(case["expect"], told)
+    _compare(case["expect"], emitted)
 
 
 def _tool(spec: dict[str, Any], execution: str) -> FakeTool | Any:
@@ -79,16 +79,18 @@ def _polled(polls: list[list[str]]) -> Any:
     return poll
 
 
-def _compare(expect: dict[str, Any], told: list[Event]) -> None:
-    messages = [event.message for event in told if isinstance(event, MessageRecorded)]
+def _compare(expect: dict[str, Any], emitted: list[Event]) -> None:
+    messages = [event.message for event in emitted if isinstance(event, MessageRecorded)]
     assert len(messages) == len(expect["messages"])
     for message, wanted in zip(messages, expect["messages"], strict=True):
         _same(message, wanted)
-    ended = [event for event in told if isinstance(event, StepEnded)]
+    ended = [event for event in emitted if isinstance(event, StepEnded)]
     assert len(ended) == expect["turns"] == expect["model_calls"]
     if "tool_end_order" in expect:
-        assert [event.call.id for event in told if isinstance(event, ToolEnded)] == expect["tool_end_order"]
-    assert isinstance(told[-1], LAST_EVENTS[expect["last_event"]])
+        assert [event.call.id for event in emitted if isinstance(event, ToolEnded)] == expect[
+            "tool_end_order"
+        ]
+    assert isinstance(emitted[-1], LAST_EVENTS[expect["last_event"]])
 
 
 def _same(message: Message, wanted: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""compaction_instructions: policy, own rule, focus → what the summariser is told beside its task."""
+"""compaction_instructions: policy, own rule, focus → the instructions of the summariser beside its task."""
 
 from pathlib import Path
 from typing import Any

@@ -33,19 +33,19 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
     text = case["text"] if "text" in case else json.dumps(case["config"], ensure_ascii=False, indent=2)
     (tmp_path / f"config.{case['format']}").write_text(text, encoding="utf-8")
     of_channel = case["effect"] == "part_disabled" and case["config"].get("channels", {}).keys() & _CHANNELS
-    tell = _tell_live if case.get("live") else _tell_plugin if of_channel else _tell
+    messages_of = _live_messages if case.get("live") else _plugin_messages if of_channel else _messages
     started = time.monotonic()
-    told = [message.replace(str(tmp_path), "HOME") for message in tell(case, tmp_path)]
+    messages = [message.replace(str(tmp_path), "HOME") for message in messages_of(case, tmp_path)]
     assert time.monotonic() - started < case.get("limit_s", 30)
-    fitting = [message for message in told if case["error_path"] in message]
-    assert len(fitting) == 1, told
+    fitting = [message for message in messages if case["error_path"] in message]
+    assert len(fitting) == 1, messages
     assert any(hint.lower() in fitting[0].lower() for hint in case["hint_any"]), fitting[0]
     assert "Traceback" not in fitting[0]
     assert not Path(case.get("must_not_create", tmp_path / "never")).exists()
 
 
-def _tell_live(case: dict[str, Any], home: Path) -> list[str]:
-    """What a gateway says that runs with an empty file, when the row's takes its place."""
+def _live_messages(case: dict[str, Any], home: Path) -> list[str]:
+    """Return the output of a gateway that runs with an empty file when the file of the row replaces it."""
     assert case["effect"] == "keep_last_good"
     [path] = home.glob("config.*")
     wrong, environ = path.read_bytes(), {"CLAW_HOME": str(home)}
@@ -57,8 +57,8 @@ def _tell_live(case: dict[str, Any], home: Path) -> list[str]:
     return [verdict.problem]
 
 
-def _tell_plugin(case: dict[str, Any], home: Path) -> list[str]:
-    """Why the host sets the channel's plugin aside."""
+def _plugin_messages(case: dict[str, Any], home: Path) -> list[str]:
+    """Return the reason for which the host disables the channel's plugin."""
     setup = load_setup({"CLAW_HOME": str(home)})
     [name] = case["config"]["channels"]
     view = PluginConfig(setup.config, name, HttpClients().client, home / "plugins" / name)
@@ -69,7 +69,7 @@ def _tell_plugin(case: dict[str, Any], home: Path) -> list[str]:
     return [f"{state.why}. {state.fix}"]
 
 
-def _tell(case: dict[str, Any], home: Path) -> list[str]:
+def _messages(case: dict[str, Any], home: Path) -> list[str]:
     """The one refusal, or every warning."""
     try:
         config = load_setup({"CLAW_HOME": str(home)}).config

@@ -25,7 +25,7 @@ def in_table(reason: str) -> str:
 
 
 def kind_of(given: dict[str, Any]) -> str:
-    """What the library calls the error."""
+    """Return the reason that the library gives to the error."""
     return f"{given.get('error_name', '')} {given.get('code', '')}".strip()
 
 

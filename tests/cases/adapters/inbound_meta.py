@@ -1,4 +1,4 @@
-"""What a channel knows of a message → the trusted facts and the untrusted blocks."""
+"""Metadata of a message → the trusted facts and the untrusted blocks."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Tables whose whole part a later issue brings: each row is an expected failure that names the issue."""
+"""Tables whose whole part belongs to a later issue: each row is an expected failure that names the issue."""
 
 _GATEWAY = "issue: The gateway and three real channels"
 _LASTS = "issue: A conversation that lasts"

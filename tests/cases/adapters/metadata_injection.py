@@ -1,4 +1,4 @@
-"""What people wrote (words, names, titles, files, ids) → what the model sees: nobody forges a line of the envelope.
+"""Texts of people (words, names, titles, files, ids) → the input of the model: no line of the envelope can be forged.
 
 ``where`` says which text is looked at: the user message (none given), the system prompt, or a tool's result.
 """
@@ -8,10 +8,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from claw.config.agents import AgentSettings
 from claw.contracts.messages import Address, Attachment, Inbound, MessageContext, QuotedMessage, Sender
 from claw.contracts.prompt import PromptFacts
 from claw.contracts.provider import ToolSpec
@@ -28,6 +26,8 @@ from claw.security.untrusted_text import (
 from claw_prompt.sections import standard_sections
 from claw_skills import skills_section
 from prompts import assemble
+
+from cases.made.agents import agent_in
 
 FUNCTIONS = (
     "claw.security.untrusted_text:metadata_before",
@@ -101,16 +101,8 @@ def _system_prompt(fields: dict[str, Any], tmp_path: Path) -> str:
         front = f"name: {json.dumps(skill['name'])}\ndescription: {json.dumps(skill['description'])}"
         file.write_text(f"---\n{front}\n---\n", encoding="utf-8")
     inbound = _inbound(fields)
-    agent = SimpleNamespace(
-        id="main",
-        name="main",
-        dir=tmp_path / "agents" / "main",
-        workspace=tmp_path,
-        settings=AgentSettings(),
-        section=lambda key, model: model(),
-    )
     facts = PromptFacts(
-        agent,
+        agent_in(tmp_path),
         "full",
         (ToolSpec("read", "", {}),),
         tmp_path,

@@ -55,9 +55,9 @@ async def check(case: dict[str, Any], tmp_path: Path) -> None:
     models = candidates(
         given["requested"], given["primary"], given["fallbacks"], {}, given["fallbacks_override"]
     )
-    told = await outcome(models, given["script"])
+    reported = await outcome(models, given["script"])
     wanted = [case["expect"], *case.get("also_ok", [])]
-    assert any({key: told.get(key) for key in one} == one for one in wanted), told
+    assert any({key: reported.get(key) for key in one} == one for one in wanted), reported
 
 
 async def outcome(models: Any, script: dict[str, Any]) -> dict[str, Any]:
@@ -66,9 +66,9 @@ async def outcome(models: Any, script: dict[str, Any]) -> dict[str, Any]:
     providers = {name: Scripted(name, script, calls) for name in {ref.provider for ref in models}}
     tried = Request("", SystemPrompt(""), ())
 
-    async def note(told: str | Event) -> None:
-        if isinstance(told, AttemptFailed):
-            attempts.append({"model": told.model, "reason": in_table(told.reason)})
+    async def note(reported: str | Event) -> None:
+        if isinstance(reported, AttemptFailed):
+            attempts.append({"model": reported.model, "reason": in_table(reported.reason)})
 
     ask = with_fallback(models, providers, tried, options=ModelOptions(notice=note, emit=note))
     listening = asyncio.ensure_future(_answer(ask))

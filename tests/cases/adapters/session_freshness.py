@@ -1,4 +1,4 @@
-"""Whether a conversation goes on. The host's zone is UTC in the table.
+"""Freshness of a conversation: it continues or starts over. The host's zone is UTC in the table.
 
 An hour that our file refuses is put into the settings behind the loader's back: the pure function answers for it too.
 """

@@ -3,10 +3,8 @@
 import re
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from claw.config.agents import AgentSettings
 from claw.contracts.prompt import ContextFile, PromptFacts
 from claw.contracts.provider import ToolSpec
 from claw.security.admission import owner_hash
@@ -14,6 +12,8 @@ from claw_memory.section import recall_section
 from claw_prompt.sections import standard_sections
 from claw_skills import skills_section
 from prompts import assemble
+
+from cases.made.agents import agent_in
 
 FUNCTIONS = (
     "claw.contracts.prompt:ordered_sections",
@@ -30,16 +30,8 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
         skill = tmp_path / "skills" / "weather" / "SKILL.md"
         skill.parent.mkdir(parents=True)
         skill.write_text("---\nname: weather\ndescription: Tell the weather.\n---\n", encoding="utf-8")
-    agent = SimpleNamespace(
-        id="main",
-        name="main",
-        dir=tmp_path / "agents" / "main",
-        workspace=tmp_path,
-        settings=AgentSettings(),
-        section=lambda key, model: model(),
-    )
     facts = PromptFacts(
-        agent,
+        agent_in(tmp_path),
         given["mode"],
         tuple(ToolSpec(name, "", {}) for name in given["tools"]),
         tmp_path,

@@ -1,6 +1,6 @@
 """``webhook_auth``: each request goes over a socket to the gateway's listener, where the channel's own route answers it.
 
-The channels stand beside the fakes of their services, and their door is the journal: what came before is not dispatched.
+The channels run beside the fakes of their services, and their inbox is the journal: what came before is not dispatched.
 ``SERVED`` says for each channel how its plugin is asked for the row's ``config``.
 """
 
@@ -36,7 +36,7 @@ FUNCTIONS = (
 
 
 @dataclass
-class Door:
+class FakeInbox:
     """Takes in what the journal has not seen.
 
     :ivar dispatched: what would have become a turn.
@@ -57,7 +57,7 @@ Running = AsyncIterator[list[WebRoute]]
 
 
 @asynccontextmanager
-async def feishu(case: dict[str, Any], door: Door) -> Running:
+async def feishu(case: dict[str, Any], inbox: FakeInbox) -> Running:
     """The routes of the plugin, its channel running; none when it refuses to start."""
     given, network = case["config"], HttpClients()
     async with FakeFeishu(app_id="cli_example") as service, AsyncExitStack() as stack:
@@ -80,13 +80,13 @@ async def feishu(case: dict[str, Any], door: Door) -> Running:
             yield []
             return
         channel.now = lambda: case["now"]
-        stack.push_async_callback(ended, asyncio.create_task(channel.run(door)))
+        stack.push_async_callback(ended, asyncio.create_task(channel.run(inbox)))
         await service.until(lambda: channel.state.state == "up")
         yield list(claw_feishu.register_routes(config))
 
 
 @asynccontextmanager
-async def telegram(case: dict[str, Any], door: Door) -> Running:
+async def telegram(case: dict[str, Any], inbox: FakeInbox) -> Running:
     """The same, for each account of the row."""
     network = HttpClients()
     async with AsyncExitStack() as stack:
@@ -94,8 +94,8 @@ async def telegram(case: dict[str, Any], door: Door) -> Running:
         accounts = {}
         for name, given in case["config"]["accounts"].items():  # each a bot of its own
             service = await stack.enter_async_context(FakeTelegram())
-            told = {"apiBase": service.url, "botToken": service.token}
-            accounts[name] = {**told, "webhookSecret": given["webhook_secret"]}
+            shared = {"apiBase": service.url, "botToken": service.token}
+            accounts[name] = {**shared, "webhookSecret": given["webhook_secret"]}
         section = {"mode": "webhook", "accounts": accounts}
         config = plugin_config({"channels": {"telegram": section}}, "telegram", network=network)
         try:
@@ -104,7 +104,7 @@ async def telegram(case: dict[str, Any], door: Door) -> Running:
             yield []
             return
         for channel in channels:
-            stack.push_async_callback(ended, asyncio.create_task(channel.run(door)))
+            stack.push_async_callback(ended, asyncio.create_task(channel.run(inbox)))
         async with asyncio.timeout(3):
             while any(channel.state.state != "up" for channel in channels):
                 await asyncio.sleep(0.005)
@@ -117,23 +117,23 @@ async def ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-SERVED: dict[str, Callable[[dict[str, Any], Door], Any]] = {"feishu": feishu, "telegram": telegram}
+SERVED: dict[str, Callable[[dict[str, Any], FakeInbox], Any]] = {"feishu": feishu, "telegram": telegram}
 
 
 async def check(case: dict[str, Any], tmp_path: Path) -> None:
-    door = Door(Journal(Database(tmp_path / "state.db")))
+    inbox = FakeInbox(Journal(Database(tmp_path / "state.db")))
     async with (
-        SERVED[case["channel"]](case, door) as routes,
+        SERVED[case["channel"]](case, inbox) as routes,
         listening(*((case["channel"], route) for route in routes)) as listener,
     ):
         for request in case["previous"]:
-            before = len(door.dispatched)
+            before = len(inbox.dispatched)
             status, _ = await sent(listener, request)
-            assert (status, len(door.dispatched)) == (200, before + 1)
-        before = len(door.dispatched)
+            assert (status, len(inbox.dispatched)) == (200, before + 1)
+        before = len(inbox.dispatched)
         async with asyncio.timeout(case.get("limit_s", 10)):
             status, body = await sent(listener, case["request"])
-    dispatched = len(door.dispatched) - before
+    dispatched = len(inbox.dispatched) - before
     assert dispatched == (case["accept"] and case.get("dispatch", True))
     if "expect_reply" in case:
         assert json.loads(body) == case["expect_reply"]
@@ -171,7 +171,7 @@ async def sent(listener: Any, request: dict[str, Any]) -> tuple[int, bytes]:
 
 
 async def received(reader: asyncio.StreamReader) -> bytes:
-    """What came back until the connection ended, however it did."""
+    """Read the response until the connection ends."""
     raw = b""
     try:
         while piece := await reader.read(4096):

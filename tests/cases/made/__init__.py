@@ -1,1 +1,1 @@
-"""What adapters build for their rows."""
+"""Files and services that adapters build for their rows."""

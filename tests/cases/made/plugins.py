@@ -340,7 +340,7 @@ def ends_the_process(code: str, site: Path, tmp_path: Path) -> Made:
     )
 
     async def after(app: App, fakes: Any) -> None:
-        codes, told = [], ""
+        codes, output = [], ""
         for _ in range(3):
             done = await asyncio.to_thread(
                 subprocess.run,
@@ -351,10 +351,10 @@ def ends_the_process(code: str, site: Path, tmp_path: Path) -> Made:
                 env=dict(os.environ),
             )
             codes.append(done.returncode)
-            told = done.stdout + done.stderr
-        assert codes == [1, 1, 0], (codes, told)
+            output = done.stdout + done.stderr
+        assert codes == [1, 1, 0], (codes, output)
         made.deaths = sum(code != 0 for code in codes)
-        assert "('bad', 'quarantined', 'import')" in told
+        assert "('bad', 'quarantined', 'import')" in output
 
     made = Made([], after=after, state_of=None, named=False)
     return made

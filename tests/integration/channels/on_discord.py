@@ -17,7 +17,7 @@ class Discord:
     name, plugin = "discord", claw_discord
     group = Place(FakeDiscord.CHANNEL)
     wrong: Mapping[str, Any] = {"token": "wrong-token-1234567"}
-    mend = "does not know the bot token"
+    fix = "does not know the bot token"
     patience = 0.4
     largest_out = 10 << 20
     too_large_in = 2 << 20

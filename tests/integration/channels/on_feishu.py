@@ -23,7 +23,7 @@ class Feishu:
     ann, ben, boss, eve = "ou_ann", "ou_ben", "ou_boss", "ou_eve"
     group, topic = Place(GROUP), Place(GROUP, "omt_1")
     wrong: Mapping[str, Any] = {"appSecret": "wrong-secret"}
-    mend = "appSecret in the developer console"
+    fix = "appSecret in the developer console"
     patience = 1.0
     largest_out = 30 << 20
     too_large_in = 200 << 20
@@ -96,11 +96,11 @@ class Feishu:
 
     async def _says_as_a_bot(self, text: str, who: str, place: Place, to_us: bool) -> Said:
         id, mentions = self.fake.fresh("om_"), ((self.fake.bot_open_id, "claw"),) if to_us else ()
-        told = events.message(
+        event = events.message(
             id, place.chat, who, "text", {"text": f"@_user_1 {text}" if to_us else text}, at=self.fake.now(), group=True,
             mentions=mentions, sender_type="app",
         )  # fmt: skip
-        return Said(id, await self.fake.push(self.fake.event("im.message.receive_v1", told)))
+        return Said(id, await self.fake.push(self.fake.event("im.message.receive_v1", event)))
 
     async def again(self, said: Said) -> None:
         await self.fake.push(said.raw.event)

@@ -18,7 +18,7 @@ class Telegram:
     ann, ben, boss, eve = "111222333", "222333444", "333444555", "444555666"
     group, topic = Place(str(FakeTelegram.GROUP)), Place(str(FakeTelegram.GROUP), "42")
     wrong: Mapping[str, Any] = {"botToken": "1:nobody-knows-this-token"}
-    mend = "BotFather"
+    fix = "BotFather"
     patience = 0.4
     largest_out = 50 << 20
     too_large_in = 21 << 20

@@ -17,7 +17,7 @@ from claw_gateway.supervisor import ChannelServer
 
 @dataclass(frozen=True)
 class Place:
-    """Where people write.
+    """A chat in which people write.
 
     :param chat: as the config names it.
     """
@@ -28,7 +28,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Said:
-    """What a person wrote: its id, and the platform's own word for it."""
+    """A message of a person: its id, and the platform's object for it."""
 
     id: str
     raw: Any = None
@@ -38,7 +38,7 @@ class Said:
 class Seen:
     """A message of ours as people see it.
 
-    :param quotes: id of the message it answers visibly; ``code`` what stands in code blocks, ``files`` sizes in bytes.
+    :param quotes: id of the message it answers visibly; ``code`` the content of code blocks, ``files`` sizes in bytes.
     """
 
     id: str
@@ -50,14 +50,14 @@ class Seen:
 
 
 class Stage(Protocol):
-    """A platform on loopback, with its people: ``ann`` and ``ben`` may write, ``boss`` is the owner, ``eve`` a stranger.
+    """A platform on loopback and its users: ``ann`` and ``ben`` may write, ``boss`` is the owner, ``eve`` is unknown.
 
     :ivar plugin: what is registered in claw.
-    :ivar wrong: keys of ``section`` that hold bad credentials; ``mend`` a piece of the line that says what to do.
+    :ivar wrong: keys of ``section`` that hold bad credentials; ``fix`` a piece of the line that says what to do.
     :ivar patience: the shortest pause that the platform asks for, in seconds.
     :ivar largest_out: bytes of the largest file that goes out; ``too_large_in`` of one that is not fetched.
-    :ivar acknowledges: whether the platform is told that a message was taken. ``drops_repeats``: it shows what we say
-        twice under one key once.
+    :ivar acknowledges: true if accepted messages are acknowledged to the platform. ``drops_repeats``: it shows a
+        message that is sent twice under one key once.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Stage(Protocol):
     group: Place
     topic: Place
     wrong: Mapping[str, Any]
-    mend: str
+    fix: str
     patience: float
     largest_out: int
     too_large_in: int
@@ -116,7 +116,7 @@ class Stage(Protocol):
         ...
 
     def acked(self, said: Said) -> bool:
-        """Whether the platform was told that it was taken."""
+        """Return true if the message was acknowledged to the platform."""
         ...
 
     async def presses(self, seen: Seen, place: Place, label: str, who: str) -> None:
@@ -124,15 +124,15 @@ class Stage(Protocol):
         ...
 
     def seen(self, place: Place) -> list[Seen]:
-        """What stands there of ours, oldest first."""
+        """Return our visible messages, oldest first."""
         ...
 
     def being_written(self) -> list[str]:
-        """What looks as if an answer were still coming."""
+        """Return the visible signs that an answer is still being written."""
         ...
 
     def attempts(self, place: Place) -> int:
-        """How often we tried to say something new there."""
+        """Count our attempts to send a new message there."""
         ...
 
     def press(self, place: Place) -> None:
@@ -196,7 +196,7 @@ async def until(holds: Callable[[], Any], seconds: float = 20.0) -> Any:
     return now
 
 
-def heard(model: FakeProvider, at: int = -1) -> str:
+def text_received_by(model: FakeProvider, at: int = -1) -> str:
     """The words of the newest message of a request."""
     return "".join(getattr(block, "text", "") for block in model.requests[at].request.messages[-1].content)
 
@@ -237,9 +237,9 @@ async def served(
     plugins = {"http": claw_http, stage.name: stage.plugin, **(others or {})}
     harness = Harness(model, tools=tools, home=home, config=tree or config(stage), plugins=plugins)
     harness.app.timeouts = Timeouts(stop_seconds=stop_seconds, pause_seconds=0.05)
-    for brought in harness.app.registry.channels.values():
-        if brought.value.name == stage.name and not isinstance(brought.value, UnavailableChannel):
-            stage.quicken(brought.value)
+    for contribution in harness.app.registry.channels.values():
+        if contribution.value.name == stage.name and not isinstance(contribution.value, UnavailableChannel):
+            stage.quicken(contribution.value)
     stop, serving = asyncio.Event(), ChannelServer(harness.app)
     running = asyncio.ensure_future(serving.run(stop))
     harness.serving = serving  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What a gateway takes while it waits: the real process, Telegram polled and the listener open."""
+"""Memory of an idle gateway: the real process, Telegram polled and the listener open."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ MOST_MB = 100  # [46 with one answered turn; idle, the design allows 45 and test
 
 
 def pss_mb(pid: int) -> float:
-    """What a process takes, shared pages in part, in MiB (proc_pid_smaps(5))."""
+    """Return the memory of a process in MiB, its share of shared pages included (proc_pid_smaps(5))."""
     (kib,) = re.findall(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.M)
     return int(kib) / 1024
 
@@ -37,8 +37,8 @@ async def test_a_gateway_that_waits_for_telegram_and_for_callers_stays_small(hom
             await until(telegram.shown, 20)
             await asyncio.sleep(0.3)
             takes = pss_mb(running.process.pid)
-            code, _, told = await asyncio.to_thread(running.end)
+            code, _, output = await asyncio.to_thread(running.end)
         finally:
             await asyncio.to_thread(running.__exit__)
-    assert code == 0 and "telegram" in told and "http" in told
+    assert code == 0 and "telegram" in output and "http" in output
     assert takes < MOST_MB, f"{takes:.0f} MB"

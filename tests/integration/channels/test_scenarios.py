@@ -11,7 +11,7 @@ from claw_gateway.pairing import Pairing
 from integration.channels.on_discord import Discord
 from integration.channels.on_feishu import Feishu
 from integration.channels.on_telegram import Telegram
-from integration.channels.stage import Answers, Slow, Stage, config, heard, served, states, until
+from integration.channels.stage import Answers, Slow, Stage, config, served, states, text_received_by, until
 from typer.testing import CliRunner
 
 _SOCKETS = [
@@ -37,8 +37,8 @@ async def stage(request):
         yield made
 
 
-class Brings:
-    """A plugin that brings one channel more."""
+class PluginWith:
+    """A plugin that registers one more channel."""
 
     def __init__(self, channel):
         self._channel = channel
@@ -48,8 +48,8 @@ class Brings:
         return [self._channel]
 
 
-async def told(harness, stage: Stage, place, count: int = 1):
-    """What stands there of ours, once it is so much, and nothing is under way any more."""
+async def received_by_model(harness, stage: Stage, place, count: int = 1):
+    """Wait until this many messages are visible and no message is on its way; return them."""
 
     def ready():
         report = harness.serving.report()
@@ -64,7 +64,7 @@ async def told(harness, stage: Stage, place, count: int = 1):
 
 
 def state_of(harness, channel: str, account: str):
-    """How one account is doing, as ``claw channels status`` shows it."""
+    """Return the state of one account, as ``claw channels status`` shows it."""
     (found,) = [
         one.state
         for one in harness.serving.report().channels
@@ -90,7 +90,7 @@ async def test_it_is_up_and_a_message_is_answered_in_its_chat(stage, tmp_path):
     async with served(stage, FakeProvider(says("hello there")), tmp_path) as harness:
         await stage.says("hi", stage.ann)
 
-        assert texts(await told(harness, stage, stage.direct(stage.ann))) == ["hello there"]
+        assert texts(await received_by_model(harness, stage, stage.direct(stage.ann))) == ["hello there"]
         assert stage.seen(stage.direct(stage.ben)) == stage.seen(stage.group) == []
         (turn,) = harness.app.runtime.turn_log.turns()
         assert (turn["outcome"], turn["possiblyRepeated"]) == ("delivered", 0)
@@ -103,14 +103,14 @@ async def test_bad_credentials_are_reported_in_a_clear_line_and_the_other_channe
     tree = config(stage, stage.wrong)
     tree["channels"]["fake"] = {"allowFrom": ["u1"]}
     async with served(
-        stage, FakeProvider(says("still here")), tmp_path, tree, others={"other": Brings(other)}, up=False
+        stage, FakeProvider(says("still here")), tmp_path, tree, others={"other": PluginWith(other)}, up=False
     ) as harness:
         await until(lambda: states(harness, stage.name) == ["failed"])
         (failed,) = [one.state for one in harness.serving.report().channels if one.name == stage.name]
-        assert stage.mend in failed.detail
-        await until(lambda: any(stage.mend in line for line in harness.log_lines))
+        assert stage.fix in failed.detail
+        await until(lambda: any(stage.fix in line for line in harness.log_lines))
         harness.serving.report()
-        assert sum(stage.mend in line for line in harness.log_lines) == 1
+        assert sum(stage.fix in line for line in harness.log_lines) == 1
         assert not any(str(secret) in failed.detail for secret in stage.wrong.values())
         other.says("hi", "u1")
         assert await other.until_shown() == ["still here"]
@@ -121,11 +121,14 @@ async def test_after_a_break_it_connects_again_and_the_missed_message_is_answere
     model = FakeProvider(says("before"), says("after"))
     async with served(stage, model, tmp_path) as harness:
         await stage.says("one", stage.ann)
-        await told(harness, stage, stage.direct(stage.ann))
+        await received_by_model(harness, stage, stage.direct(stage.ann))
         await stage.drop()
         await stage.says("two", stage.ann)
 
-        assert texts(await told(harness, stage, stage.direct(stage.ann), 2)) == ["before", "after"]
+        assert texts(await received_by_model(harness, stage, stage.direct(stage.ann), 2)) == [
+            "before",
+            "after",
+        ]
         await until(lambda: states(harness, stage.name) == ["up"])
         (state,) = [one.state for one in harness.serving.report().channels if one.name == stage.name]
         assert state.reconnects == 1
@@ -137,7 +140,7 @@ async def test_it_stops_within_two_seconds_and_leaves_no_task(make, tmp_path):
     async with make() as stage:
         async with served(stage, FakeProvider(says("bye")), tmp_path) as harness:
             await stage.says("hi", stage.ann)
-            await told(harness, stage, stage.direct(stage.ann))
+            await received_by_model(harness, stage, stage.direct(stage.ann))
             began = time.monotonic()
         assert time.monotonic() - began < 2
     await until(lambda: asyncio.all_tasks() == before, 20)
@@ -154,8 +157,8 @@ async def test_two_accounts_of_one_channel_are_served_apart(stage, tmp_path):
         await stage.says("at home", stage.ann)
         await work.says("at work", stage.ben)
 
-        assert texts(await told(harness, stage, stage.direct(stage.ann))) == ["hello ann"]
-        assert texts(await told(harness, work, work.direct(stage.ben))) == ["hello ben"]
+        assert texts(await received_by_model(harness, stage, stage.direct(stage.ann))) == ["hello ann"]
+        assert texts(await received_by_model(harness, work, work.direct(stage.ben))) == ["hello ben"]
         assert len(model.requests) == 2
     if work is not stage:
         await work.__aexit__()
@@ -169,13 +172,13 @@ async def test_an_account_with_bad_credentials_is_set_aside_and_the_other_one_go
     async with served(stage, model, tmp_path, tree, up=False) as harness:
         await until(lambda: states(harness, stage.name) == ["up", "failed"])
         await stage.says("hi", stage.ann)
-        await told(harness, stage, place)
+        await received_by_model(harness, stage, place)
         await asyncio.sleep(0.9)  # by now claw has given it up, where the channel does not wait by itself
         await stage.says("still there?", stage.ann)
 
-        assert texts(await told(harness, stage, place, 2)) == ["before", "after"]
+        assert texts(await received_by_model(harness, stage, place, 2)) == ["before", "after"]
         assert states(harness, stage.name) == ["up", "failed"]
-        assert stage.mend in state_of(harness, stage.name, "work").detail
+        assert stage.fix in state_of(harness, stage.name, "work").detail
         assert standing_of(harness, stage.name) == "loaded", "the plugin serves the other account"
     if work is not stage:
         await work.__aexit__()
@@ -192,7 +195,7 @@ async def test_an_account_whose_key_is_not_there_is_shown_with_its_key_and_the_o
         await until(lambda: states(harness, stage.name) == ["up", "failed"])
         await stage.says("hi", stage.ann)
 
-        assert texts(await told(harness, stage, place)) == ["still here"]
+        assert texts(await received_by_model(harness, stage, place)) == ["still here"]
         (key,) = absent
         failed = state_of(harness, stage.name, "work").detail
         assert f"channels.{stage.name}.accounts.work.{key}" in failed
@@ -201,7 +204,7 @@ async def test_an_account_whose_key_is_not_there_is_shown_with_its_key_and_the_o
         assert [line for line in harness.log_lines if f"channel {stage.name}/work cannot start" in line]
 
 
-# --- where an answer stands
+# --- the place of an answer
 
 
 @every_platform
@@ -209,7 +212,7 @@ async def test_in_a_group_it_answers_when_it_is_called_and_quotes_the_question(s
     async with served(stage, FakeProvider(says("at noon")), tmp_path) as harness:
         asked = await stage.says("when is it?", stage.ann, stage.group, to_us=True)
 
-        (seen,) = await told(harness, stage, stage.group)
+        (seen,) = await received_by_model(harness, stage, stage.group)
         assert (seen.text, seen.quotes) == ("at noon", asked.id)
 
 
@@ -218,13 +221,13 @@ async def test_an_answer_stays_in_its_thread(stage, tmp_path):
     async with served(stage, FakeProvider(says("in here")), tmp_path) as harness:
         asked = await stage.says("where are we?", stage.ann, stage.topic, to_us=True)
 
-        (seen,) = await told(harness, stage, stage.topic)
+        (seen,) = await received_by_model(harness, stage, stage.topic)
         assert (seen.text, seen.quotes) == ("in here", asked.id)
         assert stage.seen(stage.group) == []
 
 
 @every_platform
-async def test_what_a_group_says_among_itself_is_not_answered_and_told_with_the_next_question(
+async def test_what_a_group_says_among_itself_is_not_answered_but_shown_with_the_next_question(
     stage, tmp_path
 ):
     model = FakeProvider(says("at noon"))
@@ -232,8 +235,8 @@ async def test_what_a_group_says_among_itself_is_not_answered_and_told_with_the_
         await stage.says("lunch at twelve?", stage.ben, stage.group)
         await stage.says("when is it?", stage.ann, stage.group, to_us=True)
 
-        assert texts(await told(harness, stage, stage.group)) == ["at noon"]
-    assert "lunch at twelve?" in heard(model)
+        assert texts(await received_by_model(harness, stage, stage.group)) == ["at noon"]
+    assert "lunch at twelve?" in text_received_by(model)
     assert len(model.requests) == 1
 
 
@@ -245,14 +248,14 @@ async def test_a_redelivery_is_answered_once_also_after_a_restart(stage, tmp_pat
     place = stage.direct(stage.ann)
     async with served(stage, FakeProvider(says("once"), says("next")), tmp_path) as harness:
         first = await stage.says("hi", stage.ann)
-        await told(harness, stage, place)
+        await received_by_model(harness, stage, place)
         await stage.again(first)
         await stage.says("go on", stage.ann)
-        assert texts(await told(harness, stage, place, 2)) == ["once", "next"]
+        assert texts(await received_by_model(harness, stage, place, 2)) == ["once", "next"]
     async with served(stage, FakeProvider(says("later")), tmp_path) as harness:
         await stage.again(first)
         await stage.says("still there?", stage.ann)
-        assert texts(await told(harness, stage, place, 3)) == ["once", "next", "later"]
+        assert texts(await received_by_model(harness, stage, place, 3)) == ["once", "next", "later"]
 
 
 @every_way_in
@@ -260,12 +263,12 @@ async def test_what_people_write_while_there_is_no_gateway_is_answered_at_the_ne
     place = stage.direct(stage.ann)
     async with served(stage, FakeProvider(says("before")), tmp_path) as harness:
         await stage.says("hi", stage.ann)
-        await told(harness, stage, place)
+        await received_by_model(harness, stage, place)
     missed = await stage.says("are you there?", stage.ann)
     await asyncio.sleep(0.05)
     assert not stage.acked(missed)
     async with served(stage, FakeProvider(says("again")), tmp_path) as harness:
-        assert texts(await told(harness, stage, place, 2)) == ["before", "again"]
+        assert texts(await received_by_model(harness, stage, place, 2)) == ["before", "again"]
 
 
 @every_way_in
@@ -280,8 +283,8 @@ async def test_a_message_is_acknowledged_before_its_work_is_done(stage, tmp_path
         await until(lambda: len(model.requests) == 2)  # nobody waits for ann's answer
         model.gate.set()
 
-        assert texts(await told(harness, stage, stage.direct(stage.ann))) == ["worked"]
-        assert texts(await told(harness, stage, stage.direct(stage.ben))) == ["me too"]
+        assert texts(await received_by_model(harness, stage, stage.direct(stage.ann))) == ["worked"]
+        assert texts(await received_by_model(harness, stage, stage.direct(stage.ben))) == ["me too"]
 
 
 @every_platform
@@ -292,7 +295,7 @@ async def test_a_turn_that_a_stop_parked_is_answered_after_the_restart_exactly_o
         await until(lambda: stage.seen(place))
     assert stage.being_written() == []
     async with served(stage, FakeProvider(says("it is done")), tmp_path) as harness:
-        await told(harness, stage, place)
+        await received_by_model(harness, stage, place)
         await until(lambda: texts(stage.seen(place)) == ["it is done"])
     async with served(stage, FakeProvider(), tmp_path):
         pass
@@ -312,7 +315,7 @@ async def test_a_chat_that_is_pressed_waits_as_long_as_it_is_asked_while_another
         await until(lambda: texts(stage.seen(quick)) == ["for ben"])
         assert stage.seen(slow) == []
 
-        assert texts(await told(harness, stage, slow)) == ["for ann"]
+        assert texts(await received_by_model(harness, stage, slow)) == ["for ann"]
         assert time.monotonic() - began >= stage.patience
         assert stage.attempts(slow) == 2
 
@@ -320,7 +323,7 @@ async def test_a_chat_that_is_pressed_waits_as_long_as_it_is_asked_while_another
 @every_platform
 @streamed_or_not
 @pytest.mark.parametrize("times", [1, 3])
-async def test_an_answer_whose_fate_is_unknown_stands_there_once_or_is_marked_and_its_fate_is_told(
+async def test_an_answer_whose_fate_is_unknown_is_there_once_or_is_marked_and_its_fate_is_reported(
     stage, streaming, times, tmp_path
 ):
     place, tree = stage.direct(stage.ann), config(stage, {"streaming": streaming})
@@ -328,7 +331,7 @@ async def test_an_answer_whose_fate_is_unknown_stands_there_once_or_is_marked_an
         stage.lose(place, times)
         await stage.says("hi", stage.ann)
         await until(lambda: "it stands" in texts(stage.seen(place)))
-        seen = texts(await told(harness, stage, place))
+        seen = texts(await received_by_model(harness, stage, place))
         (turn,) = harness.app.runtime.turn_log.turns()
         stuck = harness.app.runtime.turn_log.turns(open_only=True)
     answers = [text for text in seen if text == "it stands"]
@@ -382,7 +385,7 @@ async def test_a_long_answer_comes_in_order_with_its_code_whole(stage, tmp_path)
                 and "After." in stage.seen(stage.direct(stage.ann))[-1].text
             )
         )
-        seen = await told(harness, stage, stage.direct(stage.ann), 2)
+        seen = await received_by_model(harness, stage, stage.direct(stage.ann), 2)
 
     assert "\n".join(part.strip("\n") for one in seen for part in one.code) == code
     assert seen[0].text.startswith("Before.") and seen[-1].text.rstrip().endswith("After.")
@@ -397,7 +400,7 @@ async def test_an_answer_grows_in_one_message_and_ends_whole(stage, tmp_path):
         assert half.text and "second" not in half.text
         model.gate.set()
 
-        (whole,) = await told(harness, stage, place)
+        (whole,) = await received_by_model(harness, stage, place)
         assert (whole.id, whole.text) == (half.id, "the first half and then the second half")
 
 
@@ -408,7 +411,7 @@ async def test_what_was_said_before_a_tool_gives_way_to_the_answer(stage, tmp_pa
     async with served(stage, model, tmp_path, tools=[tool]) as harness:
         await stage.says("how is the weather?", stage.ann)
         await until(lambda: texts(stage.seen(place)) == ["It rains."])
-        assert texts(await told(harness, stage, place)) == ["It rains."]
+        assert texts(await received_by_model(harness, stage, place)) == ["It rains."]
 
 
 @every_platform
@@ -422,13 +425,13 @@ async def test_what_comes_while_a_turn_runs_is_answered_in_order(stage, tmp_path
         await until(lambda: len(harness.app.runtime.turn_log.turns()) and taken_in(harness, stage) == 3)
         model.gate.set()
 
-        assert texts(await told(harness, stage, place))[-1] == "then second and third"
-    asked = str([heard.request.messages for heard in model.requests][-1])
+        assert texts(await received_by_model(harness, stage, place))[-1] == "then second and third"
+    asked = str([recorded.request.messages for recorded in model.requests][-1])
     assert asked.index("one") < asked.index("two") < asked.index("three")
 
 
 def taken_in(harness, stage) -> int:
-    """How many messages of the platform stand in the journal."""
+    """Count the messages of the platform in the journal."""
     journal = harness.app.runtime.turn_log
     return (
         journal.answered_count(stage.name)
@@ -445,7 +448,7 @@ async def test_stop_ends_the_turn_and_nothing_is_left_being_written(stage, tmp_p
         await until(lambda: stage.seen(place))
         await stage.says("/stop", stage.ann)
 
-        seen = await told(harness, stage, place, 2)
+        seen = await received_by_model(harness, stage, place, 2)
         assert "stopped" in seen[-1].text and "whole" not in seen[0].text
         assert harness.app.runtime.turn_log.unfinished() == ()
     assert stage.being_written() == []
@@ -460,7 +463,7 @@ async def test_stop_while_the_first_words_are_lost_on_their_way_leaves_nothing_b
         await until(lambda: stage.attempts(place))
         await stage.says("/stop", stage.ann)
 
-        seen = await told(harness, stage, place)
+        seen = await received_by_model(harness, stage, place)
         await until(lambda: "stopped" in stage.seen(place)[-1].text)
         assert "whole" not in seen[0].text
     assert stage.being_written() == []
@@ -473,7 +476,7 @@ async def test_an_agent_that_stays_silent_says_nothing(stage, tmp_path):
         await stage.says("ok, thanks", stage.ann)
         await until(lambda: harness.app.runtime.turn_log.answered_count(stage.name) == 1)
         await stage.says("hi", stage.ann)
-        assert texts(await told(harness, stage, stage.direct(stage.ann))) == ["hello"]
+        assert texts(await received_by_model(harness, stage, stage.direct(stage.ann))) == ["hello"]
 
 
 # --- files
@@ -484,24 +487,24 @@ async def test_a_file_that_comes_in_lies_in_the_workspace_and_the_model_reads_it
     model = FakeProvider(says("read it"))
     async with served(stage, model, tmp_path) as harness:
         await stage.says("look at this", stage.ann, file=("plan.txt", b"buy milk"))
-        await told(harness, stage, stage.direct(stage.ann))
+        await received_by_model(harness, stage, stage.direct(stage.ann))
 
         (there,) = (harness.workspace / "incoming").iterdir()
         assert there.read_bytes() == b"buy milk" and there.name.endswith("plan.txt")
-        assert f"incoming/{there.name}" in heard(model)
+        assert f"incoming/{there.name}" in text_received_by(model)
 
 
 @every_platform
-async def test_a_file_that_is_too_large_is_not_fetched_and_that_is_told(stage, tmp_path):
+async def test_a_file_that_is_too_large_is_not_fetched_and_that_is_reported(stage, tmp_path):
     model = FakeProvider(says("too large, sorry"))
     async with served(stage, model, tmp_path) as harness:
         await stage.says("look", stage.ann, file=("huge.bin", b"x"), claims=stage.too_large_in)
-        await told(harness, stage, stage.direct(stage.ann))
+        await received_by_model(harness, stage, stage.direct(stage.ann))
 
         assert not (harness.workspace / "incoming").exists()
         assert any("a file cannot be fetched" in line for line in harness.log_lines)
-        assert "incoming/" not in heard(model)
-        assert "huge.bin" in heard(model)
+        assert "incoming/" not in text_received_by(model)
+        assert "huge.bin" in text_received_by(model)
 
 
 @every_platform
@@ -510,7 +513,7 @@ async def test_a_file_that_an_answer_names_goes_out_with_it(stage, tmp_path):
     async with served(stage, model, tmp_path) as harness:
         (harness.workspace / "report.txt").write_bytes(b"12345")
         await stage.says("the report?", stage.ann)
-        await told(harness, stage, stage.direct(stage.ann), 2)
+        await received_by_model(harness, stage, stage.direct(stage.ann), 2)
         seen = stage.seen(stage.direct(stage.ann))
     assert [(one.text, one.files) for one in seen] == [("Here it is.", ()), ("", (5,))]
 
@@ -521,7 +524,7 @@ async def test_a_file_beyond_the_size_cap_stays_here_and_that_is_said(stage, tmp
         with (harness.workspace / "big.bin").open("wb") as big:
             big.truncate(stage.largest_out + 1)
         await stage.says("the film?", stage.ann)
-        (seen,) = await told(harness, stage, stage.direct(stage.ann))
+        (seen,) = await received_by_model(harness, stage, stage.direct(stage.ann))
     assert "big.bin cannot be sent" in seen.text and "larger than" in seen.text
 
 
@@ -542,7 +545,7 @@ async def test_a_call_that_must_be_allowed_waits_for_the_owners_button(stage, tm
         assert tool.calls == [], "who may not decide decides nothing"
         await stage.presses(question, stage.group, "Allow once", stage.boss)
 
-        seen = await told(harness, stage, stage.group, 4)
+        seen = await received_by_model(harness, stage, stage.group, 4)
     assert "it is out" in texts(seen)
     assert tool.calls == [{}]
 
@@ -561,22 +564,22 @@ async def test_a_question_that_was_put_before_a_restart_is_decided_after_it(stag
         assert len(questions) == 1 and tool.calls == []
         await stage.presses(questions[0], stage.group, "Allow once", stage.boss)
         await until(lambda: "it is out" in texts(stage.seen(stage.group)))
-        await told(harness, stage, stage.group)
+        await received_by_model(harness, stage, stage.group)
     assert tool.calls == [{}]
 
 
 @every_platform
-async def test_a_stranger_gets_a_code_and_is_heard_once_it_was_approved(stage, tmp_path):
+async def test_an_unknown_sender_gets_a_code_and_is_answered_once_it_was_approved(stage, tmp_path):
     model = FakeProvider(says("welcome"))
     async with served(stage, model, tmp_path) as harness:
         await stage.says("hi", stage.eve)
-        (offer,) = await told(harness, stage, stage.direct(stage.eve))
+        (offer,) = await received_by_model(harness, stage, stage.direct(stage.eve))
         (waiting,) = Pairing(harness.app.database).pending()
         assert waiting.code in offer.text and model.requests == []
         Pairing(harness.app.database).approve(waiting.code)
         await stage.says("hi again", stage.eve)
 
-        assert texts(await told(harness, stage, stage.direct(stage.eve), 2))[1] == "welcome"
+        assert texts(await received_by_model(harness, stage, stage.direct(stage.eve), 2))[1] == "welcome"
 
 
 @every_platform
@@ -586,7 +589,7 @@ async def test_another_bot_is_not_answered(stage, tmp_path):
         await stage.says("beep", stage.eve, stage.group, to_us=True, bot=True)
         await stage.says("hi", stage.ann, stage.group, to_us=True)
 
-        assert texts(await told(harness, stage, stage.group)) == ["hello ann"]
+        assert texts(await received_by_model(harness, stage, stage.group)) == ["hello ann"]
     assert len(model.requests) == 1
 
 
@@ -594,7 +597,7 @@ async def test_another_bot_is_not_answered(stage, tmp_path):
 async def test_a_chat_command_is_answered_without_a_model(stage, tmp_path):
     async with served(stage, FakeProvider(), tmp_path) as harness:
         await stage.says("/status", stage.ann)
-        (seen,) = await told(harness, stage, stage.direct(stage.ann))
+        (seen,) = await received_by_model(harness, stage, stage.direct(stage.ann))
     assert "fake/m1" in seen.text
 
 
@@ -602,7 +605,7 @@ async def test_a_chat_command_is_answered_without_a_model(stage, tmp_path):
 async def test_the_answer_of_a_chat_command_is_shown_letter_for_letter(stage, tmp_path):
     async with served(stage, FakeProvider(), tmp_path) as harness:
         await stage.says("/model **/*.md _or_ `src`", stage.ann)
-        (seen,) = await told(harness, stage, stage.direct(stage.ann))
+        (seen,) = await received_by_model(harness, stage, stage.direct(stage.ann))
     as_shown = seen.text.replace("\\", "") if stage.name == "discord" else seen.text
     assert "unknown model **/*.md _or_ `src`" in as_shown
     assert seen.code == ()
@@ -616,33 +619,39 @@ async def test_a_command_of_the_services_own_is_answered_and_no_longer_thought_a
     async with served(stage, FakeProvider(says("a plan")), tmp_path) as harness:
         await until(lambda: stage.fake.rest.registered)
         await stage.fake.commands("status", channel=stage.group.chat, user=stage.ann)
-        (status,) = await told(harness, stage, stage.group)
+        (status,) = await received_by_model(harness, stage, stage.group)
         await until(lambda: stage.fake.rest.confirmed and not stage.fake.rest.thinking)
         assert "fake/m1" in status.text
         await stage.fake.commands("new", "make a plan", channel=stage.group.chat, user=stage.boss)
-        assert texts(await told(harness, stage, stage.group, 3))[1:] == ["a new conversation", "a plan"]
+        assert texts(await received_by_model(harness, stage, stage.group, 3))[1:] == [
+            "a new conversation",
+            "a plan",
+        ]
         await until(lambda: len(stage.fake.rest.confirmed) == 2 and not stage.fake.rest.thinking)
         await stage.fake.commands("status", channel=stage.direct(stage.eve).chat, user=stage.eve)
-        (offer,) = await told(harness, stage, stage.direct(stage.eve))
+        (offer,) = await received_by_model(harness, stage, stage.direct(stage.eve))
         assert "pairing approve" in offer.text
         await until(lambda: len(stage.fake.rest.confirmed) == 3 and not stage.fake.rest.thinking)
 
 
 @pytest.mark.parametrize("stage", _SOCKETS[:1], indirect=True)
-async def test_a_token_that_expired_is_renewed_and_the_answer_stands(stage, tmp_path):
+async def test_a_token_that_expired_is_renewed_and_the_answer_is_used(stage, tmp_path):
     async with served(stage, FakeProvider(says("before"), says("after")), tmp_path) as harness:
         await stage.says("one", stage.ann)
-        await told(harness, stage, stage.direct(stage.ann))
+        await received_by_model(harness, stage, stage.direct(stage.ann))
         stage.fake.expire_token()
         await stage.says("two", stage.ann)
 
-        assert texts(await told(harness, stage, stage.direct(stage.ann), 2)) == ["before", "after"]
+        assert texts(await received_by_model(harness, stage, stage.direct(stage.ann), 2)) == [
+            "before",
+            "after",
+        ]
         assert harness.log_lines == []
 
 
 @pytest.mark.parametrize("stage", _SOCKETS[:1], indirect=True)
 @streamed_or_not
-async def test_an_answer_that_was_under_way_before_a_stop_stands_once_also_when_its_key_is_forgotten(
+async def test_an_answer_that_was_under_way_before_a_stop_appears_once_also_when_its_key_is_forgotten(
     stage, streaming, tmp_path
 ):
     place, tree = stage.direct(stage.ann), config(stage, {"streaming": streaming})
@@ -653,7 +662,7 @@ async def test_an_answer_that_was_under_way_before_a_stop_stands_once_also_when_
     await stage.fake.advance(2 * 3600)
     stage.remembers = 0.05
     async with served(stage, FakeProvider(), tmp_path, tree) as harness:
-        (first, told_of) = texts(await told(harness, stage, place, 2))
+        (first, told_of) = texts(await received_by_model(harness, stage, place, 2))
         (turn,) = harness.app.runtime.turn_log.turns()
     assert first == "it stands" and "if my last message arrived" in told_of
     assert "unknown" in turn["undelivered"]

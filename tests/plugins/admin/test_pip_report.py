@@ -1,4 +1,4 @@
-"""What pip says it would install, whichever pip that is."""
+"""The installation report of pip, for each of its versions."""
 
 import pytest
 from claw_admin.plugin_manager.plan import pin_from_report

@@ -51,7 +51,7 @@ async def test_an_empty_system_prompt_is_left_out():
     assert "system" not in await sent(system=SystemPrompt("", " "))
 
 
-async def test_the_last_tool_and_the_last_user_message_are_marked_when_enough_stands_before_them():
+async def test_the_last_tool_and_the_last_user_message_are_marked_when_enough_precedes_them():
     long = tuple(ToolSpec(f"tool_{n}", "d" * 2500, {"type": "object", "properties": {}}) for n in range(2))
 
     body = await sent(HELLO, Assistant((CALL,)), LISTED, tools=long)
@@ -161,7 +161,7 @@ async def test_only_a_model_that_can_think_is_asked_to(model: str, thinks: bool)
     assert body["max_tokens"] == (1000 + body["thinking"]["budget_tokens"] if thinks else 1000)
 
 
-async def test_there_is_room_for_an_answer_behind_the_thoughts():
+async def test_there_is_space_for_an_answer_behind_the_thoughts():
     body = await sent(thinking="high", max_tokens=1000)
 
     assert body["max_tokens"] == body["thinking"]["budget_tokens"] + 1000
@@ -185,7 +185,7 @@ async def test_the_length_of_an_answer_comes_from_request_model_provider_in_this
     ("stop", "means"),
     [("end_turn", "stop"), ("stop_sequence", "stop"), ("pause_turn", "stop"), ("max_tokens", "length")],
 )
-async def test_the_reason_to_stop_is_told_in_our_words(stop, means):
+async def test_the_reason_to_stop_is_reported_in_our_words(stop, means):
     message = await stopped(stop, text="so far")
 
     assert (message.stop_reason, message.text) == (means, "so far")
@@ -236,7 +236,7 @@ def key_of(received: ReceivedRequest) -> tuple[str | None, str | None]:
     return received.headers.get("authorization"), received.headers.get("x-api-key")
 
 
-async def test_the_key_stands_where_the_service_wants_it():
+async def test_the_key_is_where_the_service_wants_it():
     key = asks(credential=Credential("main", "sk-1"))
     async with AnthropicService(["a", "b"]) as service:
         async with provider(service.url) as model:
@@ -269,7 +269,7 @@ def test_a_gateway_of_this_protocol_is_a_provider_of_its_own():
     assert models["anthropic"].context_tokens("claude-x") == 200_000
 
 
-def test_a_wrong_key_in_the_section_is_told_with_its_place():
+def test_a_wrong_key_in_the_section_is_reported_with_its_place():
     with pytest.raises(ConfigError, match=r"providers\.anthropic\.maxTokns"):
         registered("anthropic", {"providers": {"anthropic": {"maxTokns": 5}}}, HttpClients())
 

@@ -92,7 +92,7 @@ async def test_the_owner_answers_and_the_request_goes_on(
     assert approvals.pending() == ()
 
 
-async def test_an_answer_counts_once_and_a_second_one_hears_what_stands(bench: ApprovalsBench) -> None:
+async def test_an_answer_counts_once_and_a_second_one_learns_the_first(bench: ApprovalsBench) -> None:
     approvals = bench.open()
     task, id = await bench.ask(approvals, request())
 
@@ -151,8 +151,11 @@ async def test_an_answer_to_a_question_whose_call_was_cut_short_says_that_nothin
     task.cancel()
     await asyncio.wait({task})
     assert approvals.pending() == ()
-    told = by(approvals, id, "once")
-    assert (told.accepted, told.text) == (False, f"request {id} is no longer waiting; nothing was run")
+    answered = by(approvals, id, "once")
+    assert (answered.accepted, answered.text) == (
+        False,
+        f"request {id} is no longer waiting; nothing was run",
+    )
 
 
 async def test_a_question_is_of_its_turn_alone(bench: ApprovalsBench) -> None:

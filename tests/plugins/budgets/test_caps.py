@@ -135,7 +135,7 @@ def test_what_has_no_price_fits_into_no_cap_of_money() -> None:
     assert SpendingCap("day", tokens=100).allows(Amount(), Amount(None, 1))
 
 
-def test_the_first_cap_without_room_is_named_and_a_job_of_the_clock_is_skipped() -> None:
+def test_the_first_cap_without_space_is_named_and_a_job_of_the_clock_is_skipped() -> None:
     wide, tight = SpendingCap("wide", tokens=1000), SpendingCap("tight", tokens=10)
     spent = [(wide, Amount(), Amount()), (tight, Amount(), Amount())]
 
@@ -281,7 +281,7 @@ def past(count: int) -> tuple[User | Assistant, ...]:
 
 
 def steps(spending: UsageMeter, messages: tuple[User | Assistant, ...]) -> int:
-    """How many functions are called, in Python and out of it, to ask the caps for one call."""
+    """Count the functions, Python and built-in, that a check of the caps for one model call uses."""
     request, count = Request("m1", SystemPrompt("be kind"), messages), 0
 
     def step(frame: object, event: str, argument: object) -> None:

@@ -82,16 +82,16 @@ def test_a_digest_keeps_identifiers_requests_failures_and_files():
         ToolResultMessage("c2", "read", (Text("ok"),)),
     ]  # fmt: skip
 
-    told = digest(past, "so far", 4000)
+    digested = digest(past, "so far", 4000)
 
     for part in ("so far", "AB-1234", "/srv/data/plan.txt", "https://example.org/x?y=1", "见工单"):
-        assert part in told
-    assert "edit: no such file" in told
+        assert part in digested
+    assert "edit: no such file" in digested
     assert touched_files(past) == TouchedFiles(("notes.md",), ("src/door.py",))
 
 
 @given(st.text(max_size=3000), st.text(max_size=3000), st.integers(200, 3000))
-def test_a_digest_never_passes_its_room(words, previous, most):
+def test_a_digest_never_passes_its_limit(words, previous, most):
     assert len(digest([User((Text(words),))], previous, most)) <= most
 
 
@@ -164,7 +164,7 @@ def test_a_call_that_fails_is_tried_again_and_no_more_than_three_are_made():
     assert summarised(Writer(OSError(), OSError(), OSError(), "never"), long_turns(2)).successful_calls == 0
 
 
-def test_the_beginning_of_a_turn_is_told_apart_with_what_was_asked():
+def test_the_beginning_of_a_turn_is_marked_with_what_was_asked():
     writer = Writer("history", "prefix")
 
     summary = summarised(writer, long_turns(1), [User((Text("count the doors"),)), *long_turns(1)])
@@ -190,7 +190,7 @@ ANSWERS = st.one_of(st.just(""), st.text(max_size=9000), st.builds(OSError))
     st.sampled_from(("", "before " * 900)),
 )  # fmt: skip
 @settings(max_examples=60, deadline=None)
-def test_whatever_is_answered_three_calls_are_made_at_most_and_the_room_is_kept(
+def test_whatever_is_answered_three_calls_are_made_at_most_and_the_space_is_kept(
     answers, count, prefix, window, previous
 ):
     writer = Writer(*answers)

@@ -50,7 +50,7 @@ def test_only_what_is_new_is_read() -> None:
     assert Seen.added - before == 6
 
 
-def test_when_the_newest_item_comes_again_in_another_form_only_what_stands_behind_it_is_read_anew() -> None:
+def test_when_the_newest_item_comes_again_in_another_form_only_what_follows_it_is_read_again() -> None:
     growing, items = IncrementalCache(Forking), [object()]
     for _ in range(100):
         growing.get([*items, object()])  # as a chat shows it in its own turn
@@ -102,7 +102,7 @@ def test_an_item_that_cannot_be_read_leaves_nothing_half_made() -> None:
     assert growing.get(ITEMS[:2]).items == ITEMS[:2]
 
 
-def test_as_many_conversations_as_a_busy_gateway_has_at_once_are_not_read_anew() -> None:
+def test_as_many_conversations_as_a_busy_gateway_has_at_once_are_not_read_again() -> None:
     growing, chats = IncrementalCache(Seen), [[object() for _ in range(20)] for _ in range(200)]
     for chat in chats:
         growing.get(chat)
@@ -115,7 +115,7 @@ def test_as_many_conversations_as_a_busy_gateway_has_at_once_are_not_read_anew()
     assert Seen.added - before == 200
 
 
-def test_long_conversations_make_room_for_each_other_and_the_newest_is_kept_however_long() -> None:
+def test_long_conversations_make_space_for_each_other_and_the_newest_is_kept_however_long() -> None:
     growing = IncrementalCache(Seen, most_items=10)
     short, long = [object() for _ in range(4)], [object() for _ in range(30)]
     first, newest = growing.get(short), growing.get(long)

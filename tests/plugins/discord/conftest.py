@@ -1,4 +1,4 @@
-"""What every test of the channel has: the service, and a gateway that writes down what it is handed."""
+"""Fixtures of every test of the channel: the service, and a gateway that records its messages."""
 
 from collections.abc import AsyncIterator
 

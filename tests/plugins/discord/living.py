@@ -33,7 +33,7 @@ ME = f"<@{FakeDiscord.ME}>"
 
 @dataclass
 class RecordingInbox:
-    """A door that remembers.
+    """An inbox that records its messages.
 
     :ivar taken: what was handed in and taken, in order.
     :ivar answers: what the next submits say: a bool, or an error to raise; then True for ever.
@@ -52,7 +52,7 @@ class RecordingInbox:
 
     @property
     def texts(self) -> list[str]:
-        """What was taken, each message once, as claw's journal does it."""
+        """The accepted messages, each once, as claw's journal keeps them."""
         return list({one.event_id: one.text for one in self.taken}.values())
 
     async def until(self, count: int, seconds: float = 20.0) -> list[Inbound]:

@@ -1,4 +1,4 @@
-"""What was missed, and what was not taken: which chats are asked, in which order, and what happens meanwhile."""
+"""Missed and unaccepted messages: the chats that are queried, their order, and concurrent events."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("discordpy")
 
 
 async def before(service: FakeDiscord, tmp_path: Path, **keys: Any) -> None:
-    """A process that heard one message, and is gone."""
+    """A process that received one message, and has ended."""
     harness = RecordingInbox()
     async with listening(channel_of(service, tmp_path, **keys), harness):
         await service.says("before")
@@ -35,7 +35,7 @@ def archives_asked(service: FakeDiscord) -> list[str]:
 
 class TestWhichChats:
     @pytest.mark.parametrize(
-        ("section", "heard"),
+        ("section", "received"),
         [
             ({}, False),
             ({"groups": {"1": {}}}, True),
@@ -48,9 +48,9 @@ class TestWhichChats:
         ],
     )
     def test_a_channel_counts_when_claw_might_let_somebody_in_there(
-        self, section: dict[str, Any], heard: bool
+        self, section: dict[str, Any], received: bool
     ) -> None:
-        assert may_be_heard_in(DiscordSettings(**section), "1") is heard
+        assert may_be_heard_in(DiscordSettings(**section), "1") is received
 
     async def test_only_listed_channels_and_their_threads_are_asked(
         self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
@@ -127,7 +127,7 @@ class TestAsking:
             await until(lambda: harness.texts[-1:] == ["missed 619"])
         assert harness.texts == [f"missed {number}" for number in range(620)]
 
-    async def test_what_comes_while_a_chat_is_owed_something_waits_behind_it(
+    async def test_what_comes_while_a_chat_has_pending_replies_waits_behind_it(
         self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         harness.answers = [False]
@@ -142,8 +142,8 @@ class TestAsking:
     def test_it_is_asked_less_and_less_often_while_nothing_comes_of_it(self) -> None:
         pace = replace(QUICK, again=1.0, longest_pause=10.0)
         pauses, pause = [], pace.again
-        for owed, was in ((3, 0), (3, 3), (3, 3), (4, 3), (3, 4), (3, 3), (0, 3), (1, 0)):
-            pause = pause_after(pause, owed, was, pace)
+        for left, was in ((3, 0), (3, 3), (3, 3), (4, 3), (3, 4), (3, 3), (0, 3), (1, 0)):
+            pause = pause_after(pause, left, was, pace)
             pauses.append(pause)
         assert pauses == [2.0, 4.0, 8.0, 10.0, 1.0, 2.0, 1.0, 2.0]
 
@@ -171,8 +171,8 @@ class TestAsking:
         async with listening(channel, slow):
             await service.says("not yet on disk")
             await until(lambda: not channel._inbox.idle())
-            noted, heard = channel._seen.alive, channel.state.last_frame_at
-            await until(lambda: channel.state.last_frame_at != heard)  # the next heartbeat
+            noted, received = channel._seen.alive, channel.state.last_frame_at
+            await until(lambda: channel.state.last_frame_at != received)  # the next heartbeat
             assert channel._encode_notes() and channel._seen.alive == noted
             release.set()
             await until(

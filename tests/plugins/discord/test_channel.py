@@ -46,7 +46,7 @@ class TestConnecting:
         assert "wrong-token" not in caplog.text
 
     @pytest.mark.parametrize("code", [4010, 4011, 4012, 4013])
-    async def test_what_only_a_person_can_mend_fails_with_a_clear_line(
+    async def test_what_only_a_person_can_fix_fails_with_a_clear_line(
         self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel, code: int
     ) -> None:
         await service.drop(code)
@@ -214,7 +214,7 @@ class TestComingBack:
         await until(lambda: "still here" in harness.texts)
         assert "KeyError" in channel.state.last_error
 
-    async def test_a_service_that_cannot_be_reached_is_told_at_once_and_its_return_too(
+    async def test_a_service_that_cannot_be_reached_is_reported_at_once_and_its_return_too(
         self,
         service: FakeDiscord,
         harness: RecordingInbox,
@@ -270,7 +270,7 @@ class TestHearing:
         [inbound] = await harness.until(1)
         assert inbound.text == "theirs" and inbound.sender.is_bot
 
-    async def test_a_thread_belongs_to_its_channel_also_when_nobody_told_of_it(
+    async def test_a_thread_belongs_to_its_channel_also_when_it_was_never_announced(
         self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         thread = service.place("talk", kind=11, parent=FakeDiscord.CHANNEL)
@@ -292,7 +292,7 @@ class TestHearing:
         await until(lambda: len(harness.texts) == 4)
         assert [text for text in harness.texts if text != "other"] == ["one", "two", "three"]
 
-    async def test_what_was_not_taken_is_still_owed_after_a_restart(
+    async def test_what_was_not_taken_is_still_pending_after_a_restart(
         self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         harness.answers = [True, False]
@@ -305,7 +305,7 @@ class TestHearing:
             await later.until(2)
         assert later.texts == ["two", "three"]
 
-    async def test_an_edit_is_told_and_an_unfolded_link_is_not(
+    async def test_an_edit_is_passed_on_and_an_unfolded_link_is_not(
         self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         said = await service.says("see https://example.com")
@@ -315,7 +315,7 @@ class TestHearing:
         _, edit = await harness.until(2)
         assert (edit.kind, edit.text, edit.message_id) == ("edit", "see elsewhere", said["id"])
 
-    async def test_reactions_are_heard_when_they_are_asked_for(
+    async def test_reactions_are_received_when_they_are_asked_for(
         self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
     ) -> None:
         made = channel_of(service, tmp_path, reactionNotifications="own")
@@ -369,12 +369,12 @@ class TestHearing:
             await service.says("big", files={"a.bin": b"x" * (2 << 20)})
             [inbound] = await harness.until(1)
             [file] = inbound.attachments
-            for told in (
+            for attachment in (
                 file,
                 replace(file, size_bytes=None),
             ):  # also when the message does not say how large it is
                 with pytest.raises(DeliveryError, match="larger than 1 MB"):
-                    async for _ in made.fetch(inbound, told):
+                    async for _ in made.fetch(inbound, attachment):
                         pass
 
     async def test_a_file_that_breaks_off_is_not_taken_for_whole(
@@ -388,7 +388,7 @@ class TestHearing:
                 pass
         assert "hm=" not in str(broken.value) and not broken.value.permanent
 
-    async def test_a_file_that_is_gone_is_told(
+    async def test_a_file_that_is_gone_is_reported(
         self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         said = await service.says("look", files={"a.png": b"x"})
@@ -411,7 +411,7 @@ class TestHearing:
 
 
 class TestSaying:
-    async def test_an_answer_stands_where_the_question_was_and_quotes_it(
+    async def test_an_answer_is_where_the_question_was_and_quotes_it(
         self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         said = await service.says(f"{ME} hi")
@@ -492,7 +492,7 @@ class TestSaying:
                 await channel.send(says("", attachments=(Attachment("file", path=str(path)),)))
             assert refused.value.permanent
 
-    async def test_what_stood_there_becomes_the_answer(
+    async def test_what_was_visible_becomes_the_answer(
         self, service: FakeDiscord, channel: DiscordChannel
     ) -> None:
         first, second = [
@@ -599,8 +599,8 @@ class TestRefusals:
         service.closed_channels.add(closed)
         service.deaf_users.add(FakeDiscord.ALICE)
         deaf = service.direct_with(FakeDiscord.ALICE)["id"]
-        for where, mend in ((closed, "see that channel"), (deaf, "takes no messages"), ("1", "is gone")):
-            with pytest.raises(DeliveryError, match=mend) as refused:
+        for where, fix in ((closed, "see that channel"), (deaf, "takes no messages"), ("1", "is gone")):
+            with pytest.raises(DeliveryError, match=fix) as refused:
                 await channel.send(says("hello", address=here(where)))
             assert refused.value.permanent and refused.value.retry_after_seconds is None
             assert len(service.asked("POST", f"/channels/{where}/messages")) == 1
@@ -688,7 +688,7 @@ class TestStreaming:
         assert "\n".join(service.shown()) == text
         assert len(receipt.message_ids) == len(service.shown()) > 1
 
-    async def test_an_abandoned_stream_leaves_what_stands(
+    async def test_an_abandoned_stream_leaves_what_is_visible(
         self, service: FakeDiscord, channel: DiscordChannel
     ) -> None:
         writer = channel.stream(says(""))

@@ -1,4 +1,4 @@
-"""The chat commands as Discord's own: listed behind a slash, heard as lines, and confirmed in time."""
+"""The chat commands as Discord's own: listed behind a slash, received as lines, and confirmed in time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -109,7 +109,7 @@ class TestTheMenu:
 
 
 class TestChoosing:
-    async def test_a_command_is_heard_as_its_line_and_shown_as_thought_about_to_that_person_alone(
+    async def test_a_command_is_received_as_its_line_and_shown_as_thought_about_to_that_person_alone(
         self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
     ) -> None:
         id = await service.commands("model", "openai/gpt")
@@ -155,12 +155,12 @@ class TestChoosing:
         await channel.settled(here(), id)
         await until(lambda: service.rest.thinking == {})
 
-    @pytest.mark.parametrize("told", [True, False])
+    @pytest.mark.parametrize("expected", [True, False])
     async def test_in_a_thread_it_belongs_to_the_threads_channel(
-        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel, told: bool
+        self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel, expected: bool
     ) -> None:
         thread = service.place("talk", kind=THREAD, parent=FakeDiscord.CHANNEL)
-        if told:
+        if expected:
             await service.says("first", channel=thread)
             await harness.until(1)
         await service.commands("status", channel=thread)

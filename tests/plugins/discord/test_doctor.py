@@ -36,7 +36,7 @@ async def test_a_bot_that_is_set_up_well_has_nothing_wrong_and_connects_nowhere(
     assert [one.path for one in discord.log] == ["/users/@me", "/applications/@me"]
 
 
-async def test_a_token_that_nobody_has_is_told(discord: FakeDiscord, tmp_path: Path) -> None:
+async def test_a_token_that_nobody_has_is_reported(discord: FakeDiscord, tmp_path: Path) -> None:
     [one] = await found(channel_of(discord, tmp_path, token="nobody-has-this"))
     assert (one.about, one.kind) == ("channels.discord.token", "credentials")
     assert "developer portal" in one.fix
@@ -57,12 +57,12 @@ async def test_the_intent_for_message_texts_is_looked_for_when_it_is_wanted(
     discord: FakeDiscord, tmp_path: Path, flags: int, keys: dict[str, Any], kinds: list[str]
 ) -> None:
     discord.fail("GET /applications/@me", application(flags))
-    told = await found(channel_of(discord, tmp_path, **keys))
-    assert [one.kind for one in told] == kinds
-    assert all("applications/42/bot" in one.fix for one in told)
+    findings = await found(channel_of(discord, tmp_path, **keys))
+    assert [one.kind for one in findings] == kinds
+    assert all("applications/42/bot" in one.fix for one in findings)
 
 
-async def test_a_service_that_cannot_be_reached_is_told(discord: FakeDiscord, tmp_path: Path) -> None:
+async def test_a_service_that_cannot_be_reached_is_reported(discord: FakeDiscord, tmp_path: Path) -> None:
     discord.fail("GET /users/@me", ForcedAnswer(503, {}))
     [one] = await found(channel_of(discord, tmp_path))
     assert one.kind == "refused"

@@ -25,13 +25,13 @@ class Echo(discord.Client):
         wanted = discord.Intents.none()
         wanted.value = bits
         super().__init__(intents=wanted, max_messages=None, heartbeat_timeout=1, guild_ready_timeout=0.02)
-        self.heard: list[discord.Message] = []
+        self.received: list[discord.Message] = []
         self.edits: list[discord.RawMessageUpdateEvent] = []
         self.pressed: list[discord.Interaction] = []
         self.resumed = 0
 
     async def on_message(self, message: discord.Message) -> None:
-        self.heard.append(message)
+        self.received.append(message)
 
     async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
         self.edits.append(event)
@@ -67,27 +67,27 @@ async def service() -> AsyncIterator[FakeDiscord]:
         yield running
 
 
-async def hears(client: Echo, holds: Callable[[], Any]) -> None:
+async def until_true(client: Echo, holds: Callable[[], Any]) -> None:
     async with asyncio.timeout(20):
         while not holds():
             await asyncio.sleep(0.005)
 
 
-async def test_it_connects_hears_and_answers(service: FakeDiscord) -> None:
+async def test_it_connects_receives_and_answers(service: FakeDiscord) -> None:
     client = Echo()
     async with living_with(service, client):
         assert client.user is not None and client.user.id == int(FakeDiscord.ME)
         assert [guild.name for guild in client.guilds] == ["G"]
         said = await service.says(f"{ME} hello")
-        await hears(client, lambda: client.heard)
-        [message] = client.heard
+        await until_true(client, lambda: client.received)
+        [message] = client.received
         assert client.user in message.mentions
         answer = await message.reply("hello back", mention_author=False)
         assert answer.reference is not None and answer.reference.message_id == int(said["id"])
         assert service.shown() == ["hello back"]
-        await hears(client, lambda: len(client.heard) == 2)  # a bot is told of its own messages
+        await until_true(client, lambda: len(client.received) == 2)  # a bot is told of its own messages
         await answer.edit(content="hello again")
-        await hears(client, lambda: client.edits)
+        await until_true(client, lambda: client.edits)
         assert service.shown() == ["hello again"]
         await answer.add_reaction("👍")
         await answer.delete()
@@ -96,7 +96,7 @@ async def test_it_connects_hears_and_answers(service: FakeDiscord) -> None:
             assert service.asked("POST", "/typing")
 
 
-async def test_a_message_sent_twice_with_one_nonce_stands_once(service: FakeDiscord) -> None:
+async def test_a_message_sent_twice_with_one_nonce_appears_once(service: FakeDiscord) -> None:
     client = Echo()
     async with living_with(service, client):
         place = client.get_partial_messageable(int(FakeDiscord.CHANNEL))
@@ -150,20 +150,20 @@ async def test_after_a_break_the_session_is_resumed_and_what_was_missed_is_repla
     async with living_with(service, client):
         await service.drop(4000)
         await service.says("meanwhile")
-        await hears(client, lambda: client.heard)
-        assert [message.content for message in client.heard] == ["meanwhile"]
+        await until_true(client, lambda: client.received)
+        assert [message.content for message in client.received] == ["meanwhile"]
         assert client.resumed == 1
         await service.reconnect()
-        await hears(client, lambda: client.resumed == 2)
+        await until_true(client, lambda: client.resumed == 2)
 
 
-async def test_a_session_that_is_forgotten_begins_anew(service: FakeDiscord) -> None:
+async def test_a_session_that_is_forgotten_starts_over(service: FakeDiscord) -> None:
     client = Echo()
     async with living_with(service, client):
         await service.invalidate()
         await service.gateway.until(lambda: service.gateway.count(2) == 2)
         await service.says("back")
-        await hears(client, lambda: client.heard)
+        await until_true(client, lambda: client.received)
 
 
 async def test_a_server_that_went_silent_is_noticed(service: FakeDiscord) -> None:
@@ -172,7 +172,7 @@ async def test_a_server_that_went_silent_is_noticed(service: FakeDiscord) -> Non
         service.gateway.zombie = True
         await service.gateway.until(lambda: not service.gateway.connected)
         service.gateway.zombie = False
-        await hears(client, lambda: client.resumed)
+        await until_true(client, lambda: client.resumed)
 
 
 async def test_buttons_are_shown_pressed_and_answered_in_time(service: FakeDiscord) -> None:
@@ -184,7 +184,7 @@ async def test_buttons_are_shown_pressed_and_answered_in_time(service: FakeDisco
         pressed = await service.presses(str(sent.id), "yes")
         await service.until(lambda: pressed in service.rest.confirmed)
         assert service.rest.confirmed[pressed][0] == 6
-        await hears(client, lambda: client.pressed)
+        await until_true(client, lambda: client.pressed)
         assert client.pressed[0].data["custom_id"] == "yes"
 
 
@@ -225,8 +225,8 @@ async def test_a_thread_is_opened_under_a_message_and_written_into(service: Fake
     client = Echo()
     async with living_with(service, client):
         said = await service.says("start")
-        await hears(client, lambda: client.heard)
-        thread = await client.heard[0].create_thread(name="talk")
+        await until_true(client, lambda: client.received)
+        thread = await client.received[0].create_thread(name="talk")
         assert str(thread.id) == said["id"]
         await thread.send("inside")
         assert service.shown(said["id"]) == ["inside"]
@@ -236,10 +236,10 @@ async def test_files_go_both_ways(service: FakeDiscord) -> None:
     client = Echo()
     async with living_with(service, client):
         await service.says("look", files={"a.png": b"picture"})
-        await hears(client, lambda: client.heard)
-        [file] = client.heard[0].attachments
+        await until_true(client, lambda: client.received)
+        [file] = client.received[0].attachments
         assert (file.filename, file.content_type, await file.read()) == ("a.png", "image/png", b"picture")
-        await client.heard[0].channel.send("here", file=discord.File(io.BytesIO(b"mine"), "b.txt"))
+        await client.received[0].channel.send("here", file=discord.File(io.BytesIO(b"mine"), "b.txt"))
         [sent] = service.asked("POST", "/messages")
         assert sent.files == (("b.txt", b"mine"),) and sent.body["content"] == "here"
 
@@ -261,8 +261,8 @@ async def test_without_the_intent_only_what_is_meant_for_the_bot_has_a_text(serv
         await service.says("among us")
         await service.says(f"{ME} to you")
         await service.says("in private", channel=service.direct_with(FakeDiscord.ALICE)["id"])
-        await hears(client, lambda: len(client.heard) == 3)
-        assert [message.content for message in client.heard] == ["", f"{ME} to you", "in private"]
+        await until_true(client, lambda: len(client.received) == 3)
+        assert [message.content for message in client.received] == ["", f"{ME} to you", "in private"]
 
 
 async def test_a_wrong_token_is_refused(service: FakeDiscord) -> None:
@@ -276,7 +276,7 @@ async def test_a_wrong_token_is_refused(service: FakeDiscord) -> None:
 
 
 async def test_an_unfinished_dispatch_ends_the_library(service: FakeDiscord) -> None:
-    """Why the plugin supervises it."""
+    """The reason for which the plugin supervises the client."""
     client = Echo()
     async with living_with(service, client) as living:
         await service.gateway.dispatch("MESSAGE_CREATE", {"id": "1", "channel_id": FakeDiscord.CHANNEL})

@@ -109,10 +109,12 @@ class TestReading:
         assert (everyone.mentions_us, answer.mentions_us) == (False, True)
 
     @pytest.mark.parametrize(("user", "by"), [(ALICE, ALICE), (ME, None), ("", None)])
-    def test_a_reaction_of_ours_is_not_heard(self, user: str, by: str | None) -> None:
+    def test_a_reaction_of_ours_is_not_received(self, user: str, by: str | None) -> None:
         data = {"user_id": user, "channel_id": CHANNEL, "message_id": "5", "emoji": {"name": "👍"}}
-        heard = to_inbound({"t": "MESSAGE_REACTION_ADD", "s": 3, "d": data}, DiscordBot(ME), reactions="all")
-        assert (heard and heard.sender.id) == by
+        reaction = to_inbound(
+            {"t": "MESSAGE_REACTION_ADD", "s": 3, "d": data}, DiscordBot(ME), reactions="all"
+        )
+        assert (reaction and reaction.sender.id) == by
 
     def test_a_post_in_a_forum_says_so(self) -> None:
         places = DiscordChats()
@@ -125,7 +127,7 @@ class TestReading:
         around = inbound.around
         assert (around.chat_name, around.thread_name, around.is_forum) == ("help", "my question", True)
 
-    def test_places_follow_what_the_service_tells(self) -> None:
+    def test_places_follow_what_the_service_reports(self) -> None:
         places = DiscordChats()
         places.learn(
             "GUILD_CREATE", {"id": GUILD, "name": "G", "channels": [{"id": "1", "type": 0, "name": "a"}]}
@@ -155,8 +157,8 @@ def test_a_reconnect_of_the_library_is_one_line_of_the_log(caplog: pytest.LogCap
             log.exception("Attempting a reconnect in %.2fs", 1.5)
             log.exception("Something else")
     first, second = caplog.records
-    told = "Attempting a reconnect in 1.50s: ConnectionResetError: the line broke"
-    assert (first.getMessage(), first.exc_info) == (told, None)
+    warning = "Attempting a reconnect in 1.50s: ConnectionResetError: the line broke"
+    assert (first.getMessage(), first.exc_info) == (warning, None)
     assert second.exc_info, "what is not expected keeps its trace"
 
 
@@ -164,7 +166,7 @@ class TestWriting:
     def test_a_table_becomes_a_block_that_is_aligned(self) -> None:
         assert render(f"see\n{TABLE}\nend") == "see\n```\na | b\n--+-----\n1 | 中文\n```\nend"
 
-    def test_what_stands_in_a_block_of_code_is_left_alone(self) -> None:
+    def test_what_is_in_a_block_of_code_is_left_alone(self) -> None:
         text = f"```md\n{TABLE}\n#### four\n```"
         assert render(text) == text
 
@@ -192,7 +194,7 @@ class TestWriting:
         nonces = {outbound.nonce(key) for key in keys}
         assert len(nonces) == 50 and {len(nonce) for nonce in nonces} == {25}
 
-    def test_buttons_stand_in_rows_of_five(self) -> None:
+    def test_buttons_are_in_rows_of_five(self) -> None:
         buttons = [Button(f"b{number}", f"v{number}") for number in range(7)]
         assert [len(row["components"]) for row in outbound.components(buttons)] == [5, 2]
         with pytest.raises(DeliveryError, match="25 buttons"):
@@ -267,10 +269,10 @@ class TestWhatWasMissed:
         return DiscordChat(id, kind, newest=id_at(self.NOW - seconds_ago))
 
     def test_only_places_with_something_newer_are_asked(self) -> None:
-        heard = id_at(self.NOW - 100)
-        seen = ReadPositions({"alive": self.NOW - 50, "chats": {"1": heard, "2": heard}})
+        reaction = id_at(self.NOW - 100)
+        seen = ReadPositions({"alive": self.NOW - 50, "chats": {"1": reaction, "2": reaction}})
         seen.begin(self.NOW)
-        assert self.gaps(seen, DiscordChat("1", newest=heard), self.place("2", 10)) == [("2", heard)]
+        assert self.gaps(seen, DiscordChat("1", newest=reaction), self.place("2", 10)) == [("2", reaction)]
 
     def test_the_place_with_the_newest_words_is_asked_first(self) -> None:
         seen = ReadPositions({"alive": self.NOW - 500})
@@ -299,11 +301,11 @@ class TestWhatWasMissed:
         assert self.gaps(seen, self.place("1", 1000), joined=self.NOW - 500) == []
 
     def test_what_comes_between_the_greeting_and_the_list_hides_nothing(self) -> None:
-        heard = id_at(self.NOW - 100)
-        seen = ReadPositions({"alive": self.NOW - 100, "chats": {"1": heard}})
+        reaction = id_at(self.NOW - 100)
+        seen = ReadPositions({"alive": self.NOW - 100, "chats": {"1": reaction}})
         seen.begin(self.NOW)
         seen.took("1", str(id_at(self.NOW)))
-        assert self.gaps(seen, self.place("1", 0)) == [("1", heard)]
+        assert self.gaps(seen, self.place("1", 0)) == [("1", reaction)]
 
     def test_a_server_that_was_away_is_asked_from_where_it_went(self) -> None:
         seen = ReadPositions({"alive": self.NOW - 3000})
@@ -312,7 +314,7 @@ class TestWhatWasMissed:
         seen.took("1", str(id_at(self.NOW - 2000)))
         assert self.gaps(seen, self.place("1", 2000)) == []
 
-    def test_what_is_owed_survives_on_disk_and_is_never_passed_over(self) -> None:
+    def test_what_is_pending_survives_on_disk_and_is_never_passed_over(self) -> None:
         seen = ReadPositions()
         seen.begin(self.NOW)
         seen.took("1", "50")
@@ -340,7 +342,7 @@ class TestWhatWasMissed:
 
 
 class TestSettings:
-    def brought(self, section: dict[str, Any], **environ: str) -> list[Any]:
+    def registered(self, section: dict[str, Any], **environ: str) -> list[Any]:
         config = bench.plugin_config({"channels": {"discord": section}}, "discord", environ=environ)
         return bench.contributed(claw_discord, config)["register_channels"]
 
@@ -350,24 +352,24 @@ class TestSettings:
     @pytest.mark.parametrize("section", [{}, {"token": ""}, {"token": "  "}, {"token": {"env": "GONE"}}])
     def test_a_missing_token_starts_nothing_and_names_the_key(self, section: dict[str, Any]) -> None:
         with pytest.raises(ConfigError) as refused:
-            self.brought(section)
+            self.registered(section)
         assert refused.value.key == "channels.discord.token"
 
     def test_a_variable_of_blanks_is_no_token(self) -> None:
         with pytest.raises(ConfigError, match="empty") as refused:
-            self.brought({"token": {"env": "BLANK"}}, BLANK="  ")
+            self.registered({"token": {"env": "BLANK"}}, BLANK="  ")
         assert refused.value.key == "channels.discord.token"
 
     def test_the_token_may_come_from_the_environment(self) -> None:
-        [channel] = self.brought({}, DISCORD_BOT_TOKEN="from-outside")
+        [channel] = self.registered({}, DISCORD_BOT_TOKEN="from-outside")
         assert channel.account == "default" and channel.state.state == "starting"
 
     def test_each_account_is_a_channel_of_its_own(self) -> None:
         accounts = {"work": {"token": "b"}, "off": {"token": "c", "enabled": False}}
-        channels = self.brought({"token": "a", "accounts": accounts})
+        channels = self.registered({"token": "a", "accounts": accounts})
         assert [channel.account for channel in channels] == ["default", "work"]
         with pytest.raises(ConfigError) as refused:
-            self.brought({"accounts": {"work": {}}})
+            self.registered({"accounts": {"work": {}}})
         assert refused.value.key == "channels.discord.accounts.work.token"
 
     def test_a_second_account_with_one_token_is_refused_and_both_keys_are_named(self) -> None:
@@ -383,7 +385,7 @@ class TestSettings:
     def test_two_accounts_cannot_live_on_two_discords(self) -> None:
         accounts = {"work": {"token": "b", "apiBase": "http://127.0.0.1:1/api/v10"}}
         with pytest.raises(ConfigError, match="one Discord only"):
-            self.brought({"token": "a", "accounts": accounts})
+            self.registered({"token": "a", "accounts": accounts})
 
     @pytest.mark.parametrize(
         "section",
@@ -396,9 +398,9 @@ class TestSettings:
     )
     def test_what_cannot_be_is_refused_before_anything_starts(self, section: dict[str, Any]) -> None:
         with pytest.raises(ConfigError) as refused:
-            self.brought({"token": "a", **section})
+            self.registered({"token": "a", **section})
         assert refused.value.key == f"channels.discord.{next(iter(section))}" and refused.value.fix
 
     def test_the_token_shows_nowhere(self) -> None:
-        [channel] = self.brought({"token": "very-secret-token"})
+        [channel] = self.registered({"token": "very-secret-token"})
         assert "very-secret" not in repr(channel) + repr(vars(channel)) + repr(channel._settings)

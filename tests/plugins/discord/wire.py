@@ -64,7 +64,7 @@ def a_dispatch(fixture: dict[str, Any]) -> None:
         assert inbound.sender.is_bot
         return
     assert inbound.kind == KINDS.get(expected.get("kind"), expected.get("kind", "message"))
-    told = {
+    fields = {
         "text": inbound.text,
         "mentioned_bot": inbound.mentions_us,
         "chat_type": inbound.chat_type,
@@ -74,8 +74,8 @@ def a_dispatch(fixture: dict[str, Any]) -> None:
         "emoji": inbound.text,
         "actor": inbound.sender.id,
     }
-    assert {key: told[key] for key in expected if key in told} == {
-        key: value for key, value in expected.items() if key in told
+    assert {key: fields[key] for key in expected if key in fields} == {
+        key: value for key, value in expected.items() if key in fields
     }
     files = [{"kind": one.kind, "key": one.key, "name": one.name} for one in inbound.attachments]
     wanted = expected.get("attachments", [])

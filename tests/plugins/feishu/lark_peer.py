@@ -22,7 +22,7 @@ from lark_oapi.event.callback.model.p2_card_action_trigger import P2CardActionTr
 from lark_oapi.ws.pb.pbbp2_pb2 import Frame  # noqa: E402
 
 logging.disable(logging.CRITICAL)
-HEARD: list[dict[str, Any]] = []
+RECEIVED: list[dict[str, Any]] = []
 CLIENTS: dict[str, Any] = {}
 
 
@@ -32,13 +32,13 @@ def plain(value: Any) -> Any:
 
 def handler(key: str, token: str) -> Any:
     def button(event: Any) -> P2CardActionTriggerResponse:
-        HEARD.append(plain(event))
+        RECEIVED.append(plain(event))
         return P2CardActionTriggerResponse({"toast": {"type": "info", "content": "ok"}})
 
     return (
         lark.EventDispatcherHandler.builder(key, token)
-        .register_p2_im_message_receive_v1(lambda event: HEARD.append(plain(event)))
-        .register_p2_im_message_reaction_created_v1(lambda event: HEARD.append(plain(event)))
+        .register_p2_im_message_receive_v1(lambda event: RECEIVED.append(plain(event)))
+        .register_p2_im_message_reaction_created_v1(lambda event: RECEIVED.append(plain(event)))
         .register_p2_card_action_trigger(button)
         .build()
     )
@@ -46,16 +46,16 @@ def handler(key: str, token: str) -> Any:
 
 def dispatch(headers: dict[str, str], body: str, key: str, token: str) -> Any:
     """A webhook body through the dispatcher."""
-    HEARD.clear()
+    RECEIVED.clear()
     request = RawRequest()
     request.uri, request.headers, request.body = "/webhook", headers, body.encode()
     answer = handler(key, token).do(request)
-    return {"status": answer.status_code, "body": answer.content.decode(), "heard": list(HEARD)}
+    return {"status": answer.status_code, "body": answer.content.decode(), "received": list(RECEIVED)}
 
 
 def listen(domain: str, app_id: str, secret: str) -> Any:
     """The socket client, in a thread that never ends."""
-    HEARD.clear()
+    RECEIVED.clear()
     client = lark.ws.Client(app_id, secret, event_handler=handler("", ""), domain=domain)
 
     def run() -> None:
@@ -68,7 +68,7 @@ def listen(domain: str, app_id: str, secret: str) -> Any:
 
 
 def received() -> Any:
-    return list(HEARD)
+    return list(RECEIVED)
 
 
 def call(
@@ -93,9 +93,9 @@ def call(
     return {"code": answer.code, "msg": answer.msg, "data": data}
 
 
-def built(models: Any, told: dict[str, Any]) -> Any:
-    builder = getattr(models, told["class"]).builder()
-    for name, value in told["fields"].items():
+def built(models: Any, fields: dict[str, Any]) -> Any:
+    builder = getattr(models, fields["class"]).builder()
+    for name, value in fields["fields"].items():
         given = value
         if isinstance(value, dict) and "class" in value:
             given = built(models, value)
@@ -110,18 +110,18 @@ def frame(data: str) -> Any:
     """A frame read and written by the vendor's protobuf class."""
     one = Frame()
     one.ParseFromString(base64.b64decode(data))
-    told = {"method": one.method, "service": one.service, "SeqID": one.SeqID, "LogID": one.LogID}
-    told["headers"] = [[header.key, header.value] for header in one.headers]
-    told["payload"] = base64.b64encode(one.payload).decode()
-    return {**told, "again": base64.b64encode(one.SerializeToString()).decode()}
+    fields = {"method": one.method, "service": one.service, "SeqID": one.SeqID, "LogID": one.LogID}
+    fields["headers"] = [[header.key, header.value] for header in one.headers]
+    fields["payload"] = base64.b64encode(one.payload).decode()
+    return {**fields, "again": base64.b64encode(one.SerializeToString()).decode()}
 
 
 def main() -> None:
     out, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
-        told = json.loads(line)
+        fields = json.loads(line)
         try:
-            answer = {"ok": globals()[told.pop("do")](**told)}
+            answer = {"ok": globals()[fields.pop("do")](**fields)}
         except BaseException as why:  # the test shows it
             answer = {"error": f"{type(why).__name__}: {why}"}
         print(json.dumps(answer), file=out, flush=True)

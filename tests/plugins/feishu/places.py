@@ -1,4 +1,4 @@
-"""A Feishu channel beside the fake platform, and a door that writes down what comes."""
+"""A Feishu channel beside the fake platform, and an inbox that records its messages."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ QUICK = LongConnectionTimings(
 
 
 @dataclass
-class Door:
+class FakeInbox:
     """Takes what comes.
 
     :ivar takes: what ``submit`` answers; ``works`` runs before that.
@@ -71,22 +71,22 @@ async def channel(
 @asynccontextmanager
 async def listening(
     feishu: FakeFeishu,
-    door: Door | None = None,
+    inbox: FakeInbox | None = None,
     *,
     up: bool = True,
     pace: LongConnectionTimings = QUICK,
     **settings: Any,
-) -> AsyncIterator[tuple[FeishuChannel, Door]]:
+) -> AsyncIterator[tuple[FeishuChannel, FakeInbox]]:
     """The channel, listening; by webhook when the settings say so."""
-    door = door or Door()
+    inbox = inbox or FakeInbox()
     async with channel(feishu, pace, **settings) as one:
-        task = asyncio.create_task(one.run(door))
+        task = asyncio.create_task(one.run(inbox))
         if one.settings.mode == "webhook":
             feishu.webhook = calls(one.webhook())
         try:
             if up:
                 await feishu.until(lambda: one.state.state == "up" or task.done())
-            yield one, door
+            yield one, inbox
         finally:
             task.cancel()
             await asyncio.wait([task])
@@ -117,7 +117,7 @@ def outbound(
 
 
 def shown(feishu: FakeFeishu) -> list[str]:
-    """What people read of us, in order."""
+    """Return our messages as people read them, in order."""
     return [feishu.text_of(message.message_id) for message in feishu.ours]
 
 

@@ -19,7 +19,7 @@ from claw_feishu.longconn import (
     LongConnectionTimings,
     configured,
 )
-from plugins.feishu.places import QUICK, Door, channel, listening
+from plugins.feishu.places import QUICK, FakeInbox, channel, listening
 
 
 def part(
@@ -109,7 +109,7 @@ async def test_tries_come_more_slowly_while_nothing_answers_and_only_a_lost_conn
         (FakeAnswer(503, {"code": 0}), "HTTP 503"),
     ],
 )
-async def test_an_outage_is_told_once_in_the_log_as_it_is_and_so_is_its_end(
+async def test_an_outage_is_reported_once_in_the_log_as_it_is_and_so_is_its_end(
     answer: FakeAnswer, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "claw_feishu")
@@ -122,7 +122,7 @@ async def test_an_outage_is_told_once_in_the_log_as_it_is_and_so_is_its_end(
     assert "lost" in lost and again == "feishu: receiving messages again"
 
 
-async def test_after_a_connection_that_stood_the_next_try_comes_soon() -> None:
+async def test_after_a_connection_that_held_the_next_try_comes_soon() -> None:
     pace = replace(QUICK, pause_seconds=0.02, most_seconds=60.0)
     async with FakeFeishu() as feishu, listening(feishu, pace=pace):
         for number in range(1, 12):
@@ -172,7 +172,7 @@ async def test_proxies_of_the_environment_decide_nothing(monkeypatch: pytest.Mon
 
 
 async def test_what_cannot_be_read_is_acknowledged_and_what_is_no_frame_is_passed_over() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (_, inbox):
         await feishu.send_raw(b"\xff\xff")
         await feishu.send_raw(part("m1", 0, 1, b"no JSON"))
         await feishu.send_raw(part("m2", 0, 1, event(feishu, "om_1")))
@@ -180,7 +180,7 @@ async def test_what_cannot_be_read_is_acknowledged_and_what_is_no_frame_is_passe
         answers = [frames.decode(data) for data in feishu.answers]
         assert [json.loads(answer.payload) for answer in answers] == [{"code": 200}] * 2
         assert all(answer.header("biz_rt").isdigit() for answer in answers)
-        assert len(door.received) == feishu.connections == 1
+        assert len(inbox.received) == feishu.connections == 1
 
 
 async def test_a_frame_that_is_far_too_large_ends_the_connection_and_not_us() -> None:
@@ -190,7 +190,7 @@ async def test_a_frame_that_is_far_too_large_ends_the_connection_and_not_us() ->
 
 
 async def test_parts_of_one_connection_are_not_joined_with_those_of_the_next() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (us, inbox):
         whole = event(feishu, "om_1")
         await feishu.send_raw(part("m1", 0, 2, whole[:50]))
         await asyncio.sleep(0.05)
@@ -198,33 +198,33 @@ async def test_parts_of_one_connection_are_not_joined_with_those_of_the_next() -
         await feishu.until(lambda: feishu.connections == 2 and us.state.state == "up")
         await feishu.send_raw(part("m1", 1, 2, whole[50:]))
         await feishu.send_raw(part("m2", 0, 1, event(feishu, "om_2")))
-        await feishu.until(lambda: door.received)
-        assert [received.message_id for received in door.received] == ["om_2"]
+        await feishu.until(lambda: inbox.received)
+        assert [received.message_id for received in inbox.received] == ["om_2"]
 
 
 async def test_parts_whose_rest_never_comes_do_not_pile_up() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (_, inbox):
         whole = event(feishu, "om_1")
         await feishu.send_raw(part("old", 0, 2, whole[:50]))
         for number in range(PARTS):
             await feishu.send_raw(part(f"m{number}", 0, 2, b"half"))
         await feishu.send_raw(part("old", 1, 2, whole[50:]))
         await feishu.send_raw(part("last", 0, 1, event(feishu, "om_2")))
-        await feishu.until(lambda: door.received)
-        assert [received.message_id for received in door.received] == ["om_2"], "the oldest was given up"
+        await feishu.until(lambda: inbox.received)
+        assert [received.message_id for received in inbox.received] == ["om_2"], "the oldest was given up"
 
 
 async def test_the_same_event_may_come_in_parts_again() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (_, inbox):
         whole = event(feishu, "om_1")
         for _ in range(2):
             await feishu.send_raw(part("m1", 0, 2, whole[:50]))
             await feishu.send_raw(part("m1", 1, 2, whole[50:]))
-        await feishu.until(lambda: len(door.received) == 2)
+        await feishu.until(lambda: len(inbox.received) == 2)
         assert len(feishu.answers) == 2
 
 
-class Busy(Door):
+class Busy(FakeInbox):
     """A gateway that takes its time.
 
     :ivar most: how many it was asked to take at once.
@@ -243,45 +243,45 @@ class Busy(Door):
 
 
 async def test_a_flood_is_taken_a_part_at_a_time() -> None:
-    async with FakeFeishu(ack_seconds=30) as feishu, listening(feishu, door := Busy(), resolveNames=False):
+    async with FakeFeishu(ack_seconds=30) as feishu, listening(feishu, inbox := Busy(), resolveNames=False):
         for number in range(AT_ONCE + 20):
             await feishu.says("x", chat=f"oc_{number}")
-        await feishu.until(lambda: door.most == AT_ONCE)
+        await feishu.until(lambda: inbox.most == AT_ONCE)
         await asyncio.sleep(0.05)
-        assert door.most == AT_ONCE
-        door.gate.set()
+        assert inbox.most == AT_ONCE
+        inbox.gate.set()
         await feishu.until(lambda: len(feishu.acked) == AT_ONCE + 20)
 
 
 async def test_a_directory_that_hangs_delays_one_message_and_no_acknowledgement_of_those_behind_it() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (_, inbox):
         feishu.hang("contact/v3/users", times=100)
         began = asyncio.get_running_loop().time()
         for number in range(5):
             await feishu.says(str(number))
         await feishu.until(lambda: len(feishu.acked) == 5)
         assert asyncio.get_running_loop().time() - began < 2.5, "the service waits three seconds"
-        assert [received.text for received in door.received] == list("01234")
+        assert [received.text for received in inbox.received] == list("01234")
         assert len(feishu.calls("contact/v3/users")) == 1
 
 
 async def test_a_name_that_comes_late_turns_no_two_messages_of_a_chat_round_and_holds_no_other_chat_up() -> (
     None
 ):
-    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (_, inbox):
         feishu.hang("contact/v3/users/ou_slow")
         await feishu.says("first", "ou_slow", chat="oc_1")
         await feishu.says("second", "ou_quick", chat="oc_1")
         await feishu.says("elsewhere", "ou_quick", chat="oc_2")
-        await feishu.until(lambda: len(door.received) == 3)
-        assert [received.text for received in door.received] == ["elsewhere", "first", "second"]
+        await feishu.until(lambda: len(inbox.received) == 3)
+        assert [received.text for received in inbox.received] == ["elsewhere", "first", "second"]
 
 
 async def test_a_reaction_in_a_place_that_nobody_names_in_time_is_acknowledged_in_time() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (_, inbox):
         feishu.hang("GET /open-apis", times=100)
         began = asyncio.get_running_loop().time()
         pushed = await feishu.reacts("om_unknown", "OK")
         await feishu.until(lambda: pushed.acked)
         assert asyncio.get_running_loop().time() - began < 2.5
-        assert door.received == []
+        assert inbox.received == []

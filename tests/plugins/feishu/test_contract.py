@@ -32,9 +32,9 @@ class Peer:
             text=True,
         )
 
-    def ask(self, do: str, **told: Any) -> Any:
+    def ask(self, do: str, **fields: Any) -> Any:
         assert self._process.stdin and self._process.stdout
-        print(json.dumps({"do": do, **told}), file=self._process.stdin, flush=True)
+        print(json.dumps({"do": do, **fields}), file=self._process.stdin, flush=True)
         answer = json.loads(self._process.stdout.readline())
         assert "error" not in answer, answer
         return answer["ok"]
@@ -47,8 +47,8 @@ class Peer:
             fields["request_body"] = {"class": f"{kind}Body", "fields": fields["request_body"]}
         request = {"class": kind, "fields": fields}
         own = {"domain": feishu.url, "app_id": feishu.app_id, "secret": feishu.app_secret}
-        told = {"api": api, "resource": resource, "method": method, "request": request, **own}
-        return await asyncio.to_thread(self.ask, "call", **told)
+        fields = {"api": api, "resource": resource, "method": method, "request": request, **own}
+        return await asyncio.to_thread(self.ask, "call", **fields)
 
     def end(self) -> None:
         self._process.kill()
@@ -79,17 +79,19 @@ def message(feishu: FakeFeishu, text: str = "你好") -> dict[str, Any]:
 async def test_the_dispatcher_takes_the_webhooks_that_the_fake_makes(sdk: Peer, key: str) -> None:
     feishu = FakeFeishu(encrypt_key=key)
     headers, body = events.request(message(feishu), key, at=feishu.now())
-    told = sdk.ask("dispatch", headers=headers, body=body.decode(), key=key, token=feishu.verification_token)
-    assert told["status"] == 200
-    assert told["heard"][0]["event"]["message"]["content"] == '{"text": "你好"}'
+    result = sdk.ask(
+        "dispatch", headers=headers, body=body.decode(), key=key, token=feishu.verification_token
+    )
+    assert result["status"] == 200
+    assert result["received"][0]["event"]["message"]["content"] == '{"text": "你好"}'
 
 
 async def test_the_dispatcher_refuses_what_was_signed_with_another_key(sdk: Peer) -> None:
     feishu = FakeFeishu()
     headers, body = events.request(message(feishu), "another", at=feishu.now())
     token = feishu.verification_token
-    told = sdk.ask("dispatch", headers=headers, body=body.decode(), key=feishu.encrypt_key, token=token)
-    assert (told["status"], told["heard"]) == (500, [])
+    result = sdk.ask("dispatch", headers=headers, body=body.decode(), key=feishu.encrypt_key, token=token)
+    assert (result["status"], result["received"]) == (500, [])
 
 
 async def test_the_dispatcher_answers_the_address_check_and_the_button(sdk: Peer) -> None:
@@ -97,28 +99,28 @@ async def test_the_dispatcher_answers_the_address_check_and_the_button(sdk: Peer
     token, key = feishu.verification_token, feishu.encrypt_key
     check = {"challenge": "abc", "token": token, "type": "url_verification"}
     headers, body = events.request(check, key, at=feishu.now())
-    told = sdk.ask("dispatch", headers=headers, body=body.decode(), key=key, token=token)
-    assert json.loads(told["body"]) == {"challenge": "abc"}
+    result = sdk.ask("dispatch", headers=headers, body=body.decode(), key=key, token=token)
+    assert json.loads(result["body"]) == {"challenge": "abc"}
 
     pressed = feishu.event("card.action.trigger", events.button("om_1", "oc_1", "ou_1", {"claw": "yes"}))
     headers, body = events.request(pressed, key, at=feishu.now())
-    told = sdk.ask("dispatch", headers=headers, body=body.decode(), key=key, token=token)
-    assert told["heard"][0]["event"]["action"]["value"] == {"claw": "yes"}
-    assert "toast" in json.loads(told["body"])
+    result = sdk.ask("dispatch", headers=headers, body=body.decode(), key=key, token=token)
+    assert result["received"][0]["event"]["action"]["value"] == {"claw": "yes"}
+    assert "toast" in json.loads(result["body"])
 
 
 async def test_the_dispatcher_knows_the_reaction(sdk: Peer) -> None:
     feishu = FakeFeishu()
     said = feishu.event("im.message.reaction.created_v1", events.reaction("om_1", "ou_1", "OK", at=1.0))
     headers, body = events.request(said, feishu.encrypt_key, at=feishu.now())
-    told = sdk.ask(
+    result = sdk.ask(
         "dispatch",
         headers=headers,
         body=body.decode(),
         key=feishu.encrypt_key,
         token=feishu.verification_token,
     )
-    assert told["heard"][0]["event"]["reaction_type"]["emoji_type"] == "OK"
+    assert result["received"][0]["event"]["reaction_type"]["emoji_type"] == "OK"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ async def test_a_frame_of_ours_is_a_frame_of_theirs(sdk: Peer, frame: Frame) -> 
     assert again == frame
 
 
-async def test_the_socket_client_connects_hears_whole_events_and_acknowledges_them(sdk: Peer) -> None:
+async def test_the_socket_client_connects_receives_whole_events_and_acknowledges_them(sdk: Peer) -> None:
     async with fake(ack_seconds=5) as feishu:
         own = {"domain": feishu.url, "app_id": feishu.app_id, "secret": feishu.app_secret}
         await asyncio.to_thread(sdk.ask, "listen", **own)
@@ -161,8 +163,8 @@ async def test_the_socket_client_connects_hears_whole_events_and_acknowledges_th
         )
         await feishu.until(lambda: said.acked and button.acked, 10)
         received = await asyncio.to_thread(sdk.ask, "received")
-    told = [event["header"]["event_type"] for event in received]
-    assert sorted(told) == ["card.action.trigger", "im.message.receive_v1"]
+    types = [event["header"]["event_type"] for event in received]
+    assert sorted(types) == ["card.action.trigger", "im.message.receive_v1"]
     assert json.loads(base64.b64decode(button.answer))["toast"]["content"] == "ok"
 
 
@@ -206,10 +208,10 @@ async def test_a_card_in_a_message_gives_way_to_another(sdk: Peer) -> None:
             "message_id"
         ]
         patch = ("im.v1", "message", "patch", "PatchMessageRequest")
-        told = await sdk.call(
+        result = await sdk.call(
             feishu, *patch, message_id=id, request_body={"content": json.dumps(card_json("two"))}
         )
-        assert told["code"] == 0 and feishu.text_of(id) == "two"
+        assert result["code"] == 0 and feishu.text_of(id) == "two"
 
 
 async def test_reactions_and_names(sdk: Peer) -> None:
@@ -239,8 +241,8 @@ async def test_reactions_and_names(sdk: Peer) -> None:
 async def test_what_the_app_was_granted_is_listed(sdk: Peer) -> None:
     async with fake() as feishu:
         feishu.missing_scopes.add("im:resource")
-        told = await sdk.call(feishu, "application.v6", "scope", "list", "ListScopeRequest")
-        granted = {one["scope_name"]: one["grant_status"] for one in told["data"]["scopes"]}
+        result = await sdk.call(feishu, "application.v6", "scope", "list", "ListScopeRequest")
+        granted = {one["scope_name"]: one["grant_status"] for one in result["data"]["scopes"]}
         assert (granted["im:message.group_msg"], granted["im:resource"]) == (1, 2)
 
 

@@ -66,7 +66,7 @@ GROUPS: dict[str, Any] = {"groups": {"oc_team": {}}}
         ("im:message.group_msg", {"groups": {"oc_1": {"requireMention": False}}}, "without a mention", True),
     ],
 )
-async def test_what_would_never_be_heard_is_named(
+async def test_what_would_never_be_received_is_named(
     scope: str, settings: dict[str, Any], purpose: str, grave: bool
 ) -> None:
     async with FakeFeishu() as feishu:
@@ -77,7 +77,7 @@ async def test_what_would_never_be_heard_is_named(
         assert purpose in one.problem and scope in one.fix
 
 
-async def test_groups_are_heard_with_either_scope() -> None:
+async def test_groups_are_received_with_either_scope() -> None:
     both = {"im:message.group_at_msg:readonly", "im:message.group_msg"}
     async with FakeFeishu() as feishu:
         feishu.missing_scopes |= both
@@ -92,7 +92,7 @@ async def test_groups_are_heard_with_either_scope() -> None:
     [{"dmPolicy": "disabled"}, {"dmPolicy": "disabled", **GROUPS, "groupPolicy": "disabled"},
      {"dmPolicy": "disabled", "groups": {"oc_1": {"enabled": False}}}],
 )  # fmt: skip
-async def test_who_is_not_to_be_heard_needs_no_scope(settings: dict[str, Any]) -> None:
+async def test_a_group_that_is_not_read_needs_no_scope(settings: dict[str, Any]) -> None:
     async with FakeFeishu() as feishu:
         feishu.missing_scopes |= set(HEARING)
         assert await found(feishu, **settings) == []

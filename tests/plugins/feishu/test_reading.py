@@ -1,4 +1,4 @@
-"""What people write in Feishu, as claw hears it."""
+"""Messages of people in Feishu, as claw receives them."""
 
 import json
 from typing import Any
@@ -63,18 +63,18 @@ def test_no_placeholder_is_taken_for_a_longer_one(count: int) -> None:
     assert Mentions(keys, "ou_us").named(text) == " ".join(f"@<{n}>" for n in range(1, count + 1))
 
 
-def test_our_own_words_are_not_heard() -> None:
+def test_our_own_words_are_not_received() -> None:
     for sender in ("ou_us", "cli_us"):
         event = events.message("om_1", "oc_1", sender, "text", {"text": "hi"}, at=1.0, sender_type="app")
         assert to_inbound(FEISHU.event("im.message.receive_v1", event), BOT) is None
 
 
-def test_a_message_tells_when_it_was_written() -> None:
+def test_a_message_shows_when_it_was_written() -> None:
     assert read("text", {"text": "hi"}).sent_at == 1.0
 
 
 @pytest.mark.parametrize("mention", [True, False])
-def test_the_old_envelope_tells_whether_a_group_means_us(mention: bool) -> None:
+def test_the_old_envelope_shows_whether_a_group_means_us(mention: bool) -> None:
     said = {
         "type": "message", "chat_type": "group", "msg_type": "text", "open_id": "ou_1", "open_chat_id": "oc_1",
         "open_message_id": "om_1", "text": "<at open_id=\"ou_us\">@claw</at> hi", "text_without_at_bot": " hi",
@@ -88,12 +88,12 @@ def test_the_old_envelope_tells_whether_a_group_means_us(mention: bool) -> None:
         assert received.text == "hi"
 
 
-def test_another_bot_is_told_apart() -> None:
+def test_another_bot_is_distinguished() -> None:
     assert read("text", {"text": "hi"}, sender_type="app").sender.is_bot
     assert not read("text", {"text": "hi"}).sender.is_bot
 
 
-def test_our_own_reactions_are_not_heard() -> None:
+def test_our_own_reactions_are_not_received() -> None:
     event = FEISHU.event("im.message.reaction.created_v1", events.reaction("om_1", "ou_1", "OK", at=1.0))
     assert to_inbound(event, BOT) is not None
     event["event"]["operator_type"] = "app"
@@ -162,7 +162,7 @@ def test_marks_stay_inside_the_blanks() -> None:
 
 
 @given(json_values)
-def test_no_event_of_a_stranger_breaks_the_reader(value: Any) -> None:
+def test_no_event_of_a_third_party_breaks_the_reader(value: Any) -> None:
     to_inbound({"header": {"event_type": "im.message.receive_v1"}, "event": value}, BOT)
     to_inbound(value if isinstance(value, dict) else {"event": value}, BOT)
 
@@ -171,7 +171,7 @@ def test_no_event_of_a_stranger_breaks_the_reader(value: Any) -> None:
     st.sampled_from(["text", "post", "image", "file", "interactive", "location", "x"]),
     st.dictionaries(st.sampled_from(["text", "title", "content", "image_key", "zh_cn", "name"]), json_values),
 )
-def test_no_content_of_a_stranger_breaks_the_reader(msg_type: str, content: dict[str, Any]) -> None:
+def test_no_content_of_a_third_party_breaks_the_reader(msg_type: str, content: dict[str, Any]) -> None:
     read(msg_type, content)
 
 

@@ -1,4 +1,4 @@
-"""How an answer looks: text, post or card; and which file is sent as what."""
+"""The form of an answer: text, post or card; and the message type of each file."""
 
 import json
 
@@ -29,7 +29,7 @@ def test_the_form_follows_the_text(text: str, mode: str, types: list[str]) -> No
     assert [form.msg_type for form in forms(text, mode=mode)] == types
 
 
-def test_buttons_always_stand_on_a_card_and_carry_their_value() -> None:
+def test_buttons_are_always_on_a_card_and_carry_their_value() -> None:
     card, post, _ = forms("May I?", (Button("Yes", "y", "primary"), Button("No", "n")), "text")
     (_, row) = json.loads(card.content)["body"]["elements"]
     buttons = [column["elements"][0] for column in row["columns"]]

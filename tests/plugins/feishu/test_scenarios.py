@@ -9,7 +9,7 @@ import pytest
 from claw import Attachment, Button, DeliveryError, Inbound
 from claw_feishu.fake import FakeAnswer, FakeFeishu, refusal
 from claw_feishu.tenant import FeishuError
-from plugins.feishu.places import Door, channel, listening, outbound, shown
+from plugins.feishu.places import FakeInbox, channel, listening, outbound, shown
 
 LONG_CONNECTION, WEBHOOK = "websocket", "webhook"
 both = pytest.mark.parametrize("mode", [LONG_CONNECTION, WEBHOOK])
@@ -17,10 +17,10 @@ both = pytest.mark.parametrize("mode", [LONG_CONNECTION, WEBHOOK])
 
 @both
 async def test_a_message_comes_in_and_the_answer_quotes_it_in_the_same_chat(mode: str) -> None:
-    async with FakeFeishu() as feishu, listening(feishu, mode=mode) as (us, door):
+    async with FakeFeishu() as feishu, listening(feishu, mode=mode) as (us, inbox):
         said = await feishu.says("hello")
         await feishu.until(lambda: said.acked)
-        (received,) = door.received
+        (received,) = inbox.received
         receipt = await us.send(outbound(received, "hi"))
 
         assert (received.text, received.chat_type, received.address.chat) == (
@@ -37,24 +37,24 @@ async def test_a_message_that_claw_does_not_take_comes_again(mode: str) -> None:
     asked: list[Inbound] = []
     async with (
         FakeFeishu(ack_seconds=0.1) as feishu,
-        listening(feishu, Door(takes=False, works=asked.append), mode=mode) as (_, door),
+        listening(feishu, FakeInbox(takes=False, works=asked.append), mode=mode) as (_, inbox),
     ):
         said = await feishu.says("hello")
         await feishu.until(lambda: asked)
         assert not said.acked
-        door.takes = True
+        inbox.takes = True
         await feishu.advance(20)
         await feishu.until(lambda: said.acked)
         assert said.times >= 2
-        assert {received.event_id for received in door.received} == {said.event_id}
+        assert {received.event_id for received in inbox.received} == {said.event_id}
 
 
 @both
 async def test_an_event_is_acknowledged_when_it_was_taken_and_not_before(mode: str) -> None:
     order: list[str] = []
     async with FakeFeishu() as feishu:
-        door = Door(works=lambda inbound: order.append(f"submitted, acked: {feishu.acked}"))
-        async with listening(feishu, door, mode=mode):
+        inbox = FakeInbox(works=lambda inbound: order.append(f"submitted, acked: {feishu.acked}"))
+        async with listening(feishu, inbox, mode=mode):
             said = await feishu.says("hello")
             await feishu.until(lambda: said.acked)
     assert order == ["submitted, acked: []"]
@@ -62,19 +62,19 @@ async def test_an_event_is_acknowledged_when_it_was_taken_and_not_before(mode: s
 
 @both
 async def test_an_event_of_an_unknown_kind_is_acknowledged_or_it_would_come_for_hours(mode: str) -> None:
-    async with FakeFeishu() as feishu, listening(feishu, mode=mode) as (_, door):
+    async with FakeFeishu() as feishu, listening(feishu, mode=mode) as (_, inbox):
         pushed = await feishu.push(feishu.event("im.message.message_read_v1", {"anything": 1}))
         await feishu.until(lambda: pushed.acked)
-        assert door.received == []
+        assert inbox.received == []
 
 
 @both
 async def test_messages_of_one_chat_keep_their_order(mode: str) -> None:
-    async with FakeFeishu() as feishu, listening(feishu, mode=mode) as (_, door):
+    async with FakeFeishu() as feishu, listening(feishu, mode=mode) as (_, inbox):
         for number in range(20):
             await feishu.says(str(number))
         await feishu.until(lambda: len(feishu.acked) == 20)
-        assert [received.text for received in door.received] == list(map(str, range(20)))
+        assert [received.text for received in inbox.received] == list(map(str, range(20)))
 
 
 @both
@@ -93,37 +93,37 @@ async def test_an_app_without_a_bot_is_told_how_to_get_one() -> None:
         async with listening(feishu, up=False) as (us, _):
             await feishu.until(lambda: us.state.state == "failed")
             assert "Add the bot feature" in us.state.detail
-            await feishu.until(lambda: us.state.state == "up")  # mended in the console, without a restart
+            await feishu.until(lambda: us.state.state == "up")  # fixed in the console, without a restart
 
 
 async def test_before_we_know_who_we_are_no_event_is_taken() -> None:
     async with FakeFeishu() as feishu:
         feishu.fail("bot/v3/info", refusal(99991672, "scopes is required: [x]"), times=10_000)
-        async with listening(feishu, up=False, mode=WEBHOOK) as (us, door):
+        async with listening(feishu, up=False, mode=WEBHOOK) as (us, inbox):
             await feishu.until(lambda: us.state.state == "failed")
             said = await feishu.says("is this for you?", group=True)
             assert not said.acked
             assert await feishu.check_address()  # the console may still check the address
-            assert door.received == []
+            assert inbox.received == []
 
 
 async def test_a_group_message_says_whether_it_is_meant_for_us() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (_, inbox):
         await feishu.says("good afternoon", group=True)
         await feishu.says("sum it up", group=True, mention=True)
         await feishu.until(lambda: len(feishu.acked) == 2)
-        told = {received.text: (received.chat_type, received.mentions_us) for received in door.received}
-        assert told == {"good afternoon": ("group", False), "sum it up": ("group", True)}
+        visible = {received.text: (received.chat_type, received.mentions_us) for received in inbox.received}
+        assert visible == {"good afternoon": ("group", False), "sum it up": ("group", True)}
 
 
 async def test_an_answer_to_one_of_our_messages_is_meant_for_us_and_carries_what_it_quotes() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (us, inbox):
         feishu.people["ou_li"] = "李四"
         feishu.chats["oc_team"] = {"name": "项目群", "chat_mode": "topic"}
         ours = await us.send(outbound(None, "the plan"))
         await feishu.says("go on", "ou_li", chat="oc_team", group=True, parent=ours.message_ids[0])
         await feishu.until(lambda: feishu.acked)
-        (received,) = door.received
+        (received,) = inbox.received
         assert received.mentions_us
         assert received.sender.name == "李四"
         assert (received.around.chat_name, received.around.is_forum) == ("项目群", True)
@@ -132,30 +132,30 @@ async def test_an_answer_to_one_of_our_messages_is_meant_for_us_and_carries_what
 
 
 async def test_an_answer_to_somebody_else_is_not_meant_for_us() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (_, inbox):
         first = await feishu.says("lunch?", "ou_zhang", chat="oc_team", group=True)
         parent = first.event["event"]["message"]["message_id"]
         await feishu.says("yes", "ou_li", chat="oc_team", group=True, parent=parent)
-        await feishu.until(lambda: len(door.received) == 2)
-        received = door.received[1]
+        await feishu.until(lambda: len(inbox.received) == 2)
+        received = inbox.received[1]
         assert received.around.quoted is not None and received.around.quoted.text == "lunch?"
         assert not received.mentions_us
 
 
 async def test_names_that_cannot_be_had_are_not_asked_for_again_and_hold_nothing_up() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (_, inbox):
         for text in ("one", "two"):
             said = await feishu.says(text)
             await feishu.until(lambda said=said: said.acked)
-        assert [received.sender.name for received in door.received] == ["", ""]
+        assert [received.sender.name for received in inbox.received] == ["", ""]
         assert len(feishu.calls("contact/v3/users")) == 1
 
 
 async def test_an_answer_stays_in_its_topic() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (us, inbox):
         await feishu.says("in a topic", group=True, thread="omt_1")
         await feishu.until(lambda: feishu.acked)
-        (received,) = door.received
+        (received,) = inbox.received
         await us.send(outbound(received, "first"))
         await us.send(outbound(received, "second", key="k2", reply_to=None))
         assert received.address.thread == "omt_1"
@@ -165,10 +165,10 @@ async def test_an_answer_stays_in_its_topic() -> None:
 
 async def test_a_topic_that_we_know_nothing_of_is_looked_up() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
-        async with listening(feishu) as (_, door):
+        async with listening(feishu) as (_, inbox):
             await feishu.says("long ago", group=True, thread="omt_2")
             await feishu.until(lambda: feishu.acked)
-        await us.send(outbound(door.received[0], "later", reply_to=None))
+        await us.send(outbound(inbox.received[0], "later", reply_to=None))
         assert feishu.ours[0].thread_id == "omt_2"
 
 
@@ -180,33 +180,33 @@ async def test_the_same_key_twice_shows_one_message() -> None:
 
 
 async def test_after_a_lost_connection_the_missed_message_arrives() -> None:
-    async with FakeFeishu(ack_seconds=0.2) as feishu, listening(feishu) as (us, door):
+    async with FakeFeishu(ack_seconds=0.2) as feishu, listening(feishu) as (us, inbox):
         feishu.drop()
         await feishu.says("while you were away")
-        await feishu.until(lambda: door.received)
+        await feishu.until(lambda: inbox.received)
         await feishu.until(lambda: us.state.state == "up")
         assert us.state.reconnects == 1
         assert us.state.last_error
         assert feishu.connections == 2
 
 
-async def test_a_connection_that_falls_silent_is_made_anew() -> None:
-    async with FakeFeishu(ack_seconds=0.1, ping_seconds=0.1) as feishu, listening(feishu) as (us, door):
+async def test_a_connection_that_falls_silent_is_recreated() -> None:
+    async with FakeFeishu(ack_seconds=0.1, ping_seconds=0.1) as feishu, listening(feishu) as (us, inbox):
         await feishu.until(lambda: us.state.last_frame_at)
         feishu.mute = True
         await feishu.until(lambda: us.state.state == "waiting" or feishu.connections > 1)
         feishu.mute = False
         await feishu.says("still there?")
-        await feishu.until(lambda: door.received)
+        await feishu.until(lambda: inbox.received)
         assert feishu.connections >= 2
 
 
 async def test_an_event_in_parts_that_come_out_of_order_is_one_event_and_one_acknowledgement() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (_, inbox):
         feishu.split = 3
         said = await feishu.says("one, two, three " * 50)
         await feishu.until(lambda: said.acked)
-        assert said.times == len(door.received) == 1
+        assert said.times == len(inbox.received) == 1
 
 
 async def test_too_many_connections_is_something_for_a_person() -> None:
@@ -321,20 +321,20 @@ async def test_a_service_that_is_not_there_is_worth_another_try() -> None:
     assert (caught.value.permanent, caught.value.outcome_unknown) == (False, False)
 
 
-async def test_an_answer_to_a_message_that_was_recalled_is_said_anew() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+async def test_an_answer_to_a_message_that_was_recalled_is_said_again() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (us, inbox):
         await feishu.says("oops")
         await feishu.until(lambda: feishu.acked)
-        feishu.messages[door.received[0].message_id].deleted = True
-        await us.send(outbound(door.received[0], "hi"))
-        assert [(one.chat_id, one.reply_to) for one in feishu.ours] == [(door.received[0].address.chat, "")]
+        feishu.messages[inbox.received[0].message_id].deleted = True
+        await us.send(outbound(inbox.received[0], "hi"))
+        assert [(one.chat_id, one.reply_to) for one in feishu.ours] == [(inbox.received[0].address.chat, "")]
 
 
 async def test_files_go_out_and_come_in(tmp_path: Path) -> None:
     picture, paper = tmp_path / "a.png", tmp_path / "报价.pdf"
     picture.write_bytes(b"\x89PNG" * 10)
     paper.write_bytes(b"%PDF" * 10)
-    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (us, inbox):
         files = (Attachment("image", path=str(picture)), Attachment("file", path=str(paper)))
         receipt = await us.send(outbound(None, "", attachments=files))
         assert [one.msg_type for one in feishu.ours] == ["image", "file"]
@@ -344,8 +344,8 @@ async def test_files_go_out_and_come_in(tmp_path: Path) -> None:
 
         key = feishu.ours[0].content["image_key"]
         await feishu.says(msg_type="image", content={"image_key": key})
-        await feishu.until(lambda: door.received)
-        (received,) = door.received
+        await feishu.until(lambda: inbox.received)
+        (received,) = inbox.received
         (attachment,) = received.attachments
         assert b"".join([piece async for piece in us.fetch(received, attachment)]) == picture.read_bytes()
         assert feishu.calls("/resources/")[0].query == {"type": "image"}
@@ -363,39 +363,39 @@ async def test_a_file_that_is_too_large_is_refused_on_both_ways(tmp_path: Path) 
     large = tmp_path / "large.bin"
     with large.open("wb") as file:
         file.truncate((30 << 20) + 1)
-    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (us, inbox):
         with pytest.raises(DeliveryError, match="Feishu takes 1 to") as caught:
             await us.send(outbound(None, "", attachments=(Attachment("file", path=str(large)),)))
         assert caught.value.permanent
         assert feishu.log[-1].path != "/open-apis/im/v1/files"
 
         await feishu.says(msg_type="file", content={"file_key": "file_1", "file_name": "x"})
-        await feishu.until(lambda: door.received)
+        await feishu.until(lambda: inbox.received)
         feishu.fail("/resources/", FakeAnswer(body=b"x", headers={"Content-Length": str(200 << 20)}))
         with pytest.raises(DeliveryError, match="at most"):
-            _ = [piece async for piece in us.fetch(door.received[0], door.received[0].attachments[0])]
+            _ = [piece async for piece in us.fetch(inbox.received[0], inbox.received[0].attachments[0])]
         with pytest.raises(DeliveryError, match="File not in msg"):
-            _ = [piece async for piece in us.fetch(door.received[0], door.received[0].attachments[0])]
+            _ = [piece async for piece in us.fetch(inbox.received[0], inbox.received[0].attachments[0])]
 
 
 async def test_a_file_of_json_is_a_file_and_not_an_answer() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (us, inbox):
         await feishu.says(msg_type="file", content={"file_key": "file_1", "file_name": "x.json"})
-        await feishu.until(lambda: door.received)
+        await feishu.until(lambda: inbox.received)
         feishu.fail("/resources/", FakeAnswer(body={"a": 1}))
-        pieces = [piece async for piece in us.fetch(door.received[0], door.received[0].attachments[0])]
+        pieces = [piece async for piece in us.fetch(inbox.received[0], inbox.received[0].attachments[0])]
         assert json.loads(b"".join(pieces)) == {"a": 1}
 
 
 @both
 async def test_a_pressed_button_comes_in_with_its_value_and_is_answered_at_once(mode: str) -> None:
-    async with FakeFeishu() as feishu, listening(feishu, mode=mode) as (us, door):
+    async with FakeFeishu() as feishu, listening(feishu, mode=mode) as (us, inbox):
         feishu.chats["oc_chat"] = {"chat_mode": "p2p"}
         buttons = (Button("Allow", "approve:ap_1", "primary"), Button("Deny", "deny:ap_1", "danger"))
         receipt = await us.send(outbound(None, "May I?", buttons=buttons))
         pressed = await feishu.presses(receipt.message_ids[0], "Deny", "ou_boss")
         await feishu.until(lambda: pressed.acked)
-        (received,) = door.received
+        (received,) = inbox.received
         assert (received.kind, received.text, received.sender.id) == ("button", "deny:ap_1", "ou_boss")
         assert (received.message_id, received.address.chat) == (receipt.message_ids[0], "oc_chat")
         assert received.chat_type == "direct"
@@ -403,12 +403,12 @@ async def test_a_pressed_button_comes_in_with_its_value_and_is_answered_at_once(
 
 
 async def test_a_reaction_comes_in_with_the_chat_of_its_message() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (us, inbox):
         receipt = await us.send(outbound(None, "done"))
         await feishu.reacts(receipt.message_ids[0], "THUMBSUP")
         unknown = await feishu.says("hello", chat="oc_other")
         await feishu.until(lambda: len(feishu.acked) == 2)
-        (received,) = [one for one in door.received if one.kind == "reaction"]
+        (received,) = [one for one in inbox.received if one.kind == "reaction"]
         assert (received.text, received.address.chat) == ("THUMBSUP", "oc_chat")
         assert unknown.acked
 
@@ -425,10 +425,10 @@ async def test_reactions_go_on_and_off_also_after_a_restart() -> None:
 
 
 async def test_a_reaction_stands_for_typing_until_the_turn_is_over() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (us, inbox):
         await feishu.says("think")
-        await feishu.until(lambda: door.received)
-        place = door.received[0].address, door.received[0].message_id
+        await feishu.until(lambda: inbox.received)
+        place = inbox.received[0].address, inbox.received[0].message_id
         for _ in range(3):
             await us.typing(*place)
         assert [kind for _, kind, _ in feishu.reactions.values()] == ["Typing"]
@@ -463,9 +463,9 @@ async def test_it_stops_at_once_and_leaves_no_task(mode: str) -> None:
     before = asyncio.all_tasks()
     async with FakeFeishu() as feishu:
         loop = asyncio.get_running_loop()
-        async with listening(feishu, mode=mode) as (us, door):
+        async with listening(feishu, mode=mode) as (us, inbox):
             await feishu.says("hello")
-            await feishu.until(lambda: door.received)
+            await feishu.until(lambda: inbox.received)
             began = loop.time()
         assert loop.time() - began < 2
         assert await us.receive(feishu.pushed[0].event) is None
@@ -478,12 +478,15 @@ async def test_a_message_that_claw_chokes_on_is_not_acknowledged_and_ends_nothin
         if inbound.text == "bad":
             raise RuntimeError("disk full")
 
-    async with FakeFeishu(ack_seconds=0.1) as feishu, listening(feishu, Door(works=choke)) as (us, door):
+    async with (
+        FakeFeishu(ack_seconds=0.1) as feishu,
+        listening(feishu, FakeInbox(works=choke)) as (us, inbox),
+    ):
         bad = await feishu.says("bad", chat="oc_1")
         good = await feishu.says("good", chat="oc_2")
         await feishu.until(lambda: good.acked)
         assert not bad.acked
-        assert {received.text for received in door.received} == {"good"}
+        assert {received.text for received in inbox.received} == {"good"}
         assert us.state.last_error == "disk full"
         assert feishu.connections == 1
 
@@ -493,5 +496,5 @@ async def test_no_secret_is_ever_in_an_error_or_a_state(caplog: pytest.LogCaptur
         feishu.fail("bot/v3/info", FakeAnswer(500, {"msg": "no"}), times=2)
         feishu.fail("ws/endpoint", FakeAnswer(body={"code": 9, "msg": "no"}), times=2)
         async with listening(feishu) as (us, _):
-            told = json.dumps([us.state.detail, us.state.last_error, repr(us.settings)])
-        assert "hush-hush" not in told + caplog.text
+            visible = json.dumps([us.state.detail, us.state.last_error, repr(us.settings)])
+        assert "hush-hush" not in visible + caplog.text

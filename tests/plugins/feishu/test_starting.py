@@ -1,4 +1,4 @@
-"""Which accounts start, and what is said of those that cannot."""
+"""The accounts that start, and the reports on those that cannot."""
 
 import subprocess
 import sys

@@ -22,7 +22,7 @@ async def grow(writer: StreamingReply, text: str, feishu: FakeFeishu, step: int 
 
 
 def die() -> None:
-    """What a process leaves behind that ends at once."""
+    """Cancel the tasks of the cards, as the end of a process does."""
     for task in asyncio.all_tasks():
         if task.get_name() == "feishu card":
             task.cancel()
@@ -128,7 +128,7 @@ async def test_a_card_that_is_full_is_finished_when_the_next_one_begins() -> Non
         await writer.abandon()
 
 
-async def test_a_final_text_that_is_shorter_takes_spare_cards_back() -> None:
+async def test_a_final_text_that_is_shorter_takes_unused_cards_back() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         writer = us.stream(outbound())
         await writer.show("字" * 9000)
@@ -281,7 +281,7 @@ async def test_a_new_gateway_finishes_the_card_that_another_began() -> None:
         assert len(feishu.ours) == 1
 
 
-async def test_what_cannot_be_finished_is_said_anew() -> None:
+async def test_what_cannot_be_finished_is_said_again() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         (old,) = (await us.send(outbound(text="plain"))).message_ids
         receipt = await us.send(outbound(text="whole", key="k2", replaces=(old, "om_gone")))
@@ -289,7 +289,7 @@ async def test_what_cannot_be_finished_is_said_anew() -> None:
         assert receipt.message_ids == (feishu.ours[0].message_id,)
 
 
-async def test_what_cannot_be_finished_and_is_long_is_said_anew_in_several_messages() -> None:
+async def test_what_cannot_be_finished_and_is_long_is_said_again_in_several_messages() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         await us.send(outbound(text="字" * 17_000, replaces=("om_gone",)))
         assert [len(text) for text in shown(feishu)] == [8000, 8000, 1000]
@@ -318,7 +318,7 @@ async def test_a_service_that_is_down_is_not_asked_with_every_word() -> None:
 
 
 @pytest.mark.parametrize("ends", ["finished", "abandoned"])
-async def test_a_card_that_may_stand_there_is_not_forgotten(ends: str) -> None:
+async def test_a_card_that_may_be_there_is_not_forgotten(ends: str) -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         feishu.cut("POST /open-apis/im/v1/messages", 5)  # it arrived, and we did not hear so
         writer = us.stream(outbound())
@@ -343,7 +343,7 @@ async def test_an_empty_card_is_taken_back_also_when_the_line_breaks_again() -> 
         assert feishu.ours == []
 
 
-async def test_a_next_card_that_may_stand_there_goes_when_the_answer_needs_none() -> None:
+async def test_a_next_card_that_may_be_there_goes_when_the_answer_needs_none() -> None:
     long = "\n\n".join("word " * 100 for _ in range(20))
     async with FakeFeishu() as feishu, channel(feishu) as us:
         writer = us.stream(outbound())

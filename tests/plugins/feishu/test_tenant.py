@@ -1,4 +1,4 @@
-"""The way to the API: how long a token is kept, and what claw and the operator are told of refusals."""
+"""Access to the API: the lifetime of a token, and the reports on refusals to claw and the operator."""
 
 import asyncio
 from pathlib import Path
@@ -26,7 +26,7 @@ async def test_a_token_is_renewed_five_minutes_before_its_end_and_a_short_one_at
             assert len(feishu.calls("tenant_access_token")) == asked
 
 
-async def test_a_platform_that_cannot_be_reached_is_told_with_why() -> None:
+async def test_a_platform_that_cannot_be_reached_is_reported_with_why() -> None:
     network = HttpClients()
     tenant = Tenant(
         lambda: pooled(network.client)("http://127.0.0.1:9"), "cli_1", lambda: "secret", lambda: 0.0
@@ -73,7 +73,7 @@ async def test_a_limit_in_other_words_is_a_limit_all_the_same(answer: FakeAnswer
         assert (caught.value.retry_after_seconds, caught.value.permanent) == (seconds, False)
 
 
-async def test_a_service_that_fails_may_be_asked_again_and_its_log_id_is_told() -> None:
+async def test_a_service_that_fails_may_be_asked_again_and_its_log_id_is_reported() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         down = FakeAnswer(502, b"bad gateway", {"X-Tt-Logid": "2026LOG"}, content_type="text/html")
         feishu.fail("POST /open-apis/im/v1/messages", down)
@@ -87,12 +87,12 @@ async def test_a_service_that_fails_may_be_asked_again_and_its_log_id_is_told() 
 
 
 async def test_an_answer_outside_of_topics_makes_none() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (us, inbox):
         await feishu.says("hi", group=True, mention=True)
-        await feishu.until(lambda: door.received)
-        await us.send(outbound(door.received[0], "hello"))
+        await feishu.until(lambda: inbox.received)
+        await us.send(outbound(inbox.received[0], "hello"))
         (answer,) = feishu.ours
-        assert (answer.reply_to, answer.thread_id) == (door.received[0].message_id, "")
+        assert (answer.reply_to, answer.thread_id) == (inbox.received[0].message_id, "")
 
 
 async def test_in_a_topic_the_message_that_is_answered_is_known_without_a_question() -> None:
@@ -103,15 +103,15 @@ async def test_in_a_topic_the_message_that_is_answered_is_known_without_a_questi
         assert feishu.calls("GET /open-apis/im/v1/messages") == []
 
 
-async def test_an_answer_whose_message_is_recalled_between_two_tries_stands_once() -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (us, door):
+async def test_an_answer_whose_message_is_recalled_between_two_tries_appears_once() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (us, inbox):
         await feishu.says("oops")
-        await feishu.until(lambda: door.received)
+        await feishu.until(lambda: inbox.received)
         feishu.cut("/reply", 5)  # it arrived, and we did not hear so
         with pytest.raises(DeliveryError):
-            await us.send(outbound(door.received[0], "hi"))
-        feishu.messages[door.received[0].message_id].deleted = True
-        await us.send(outbound(door.received[0], "hi"))
+            await us.send(outbound(inbox.received[0], "hi"))
+        feishu.messages[inbox.received[0].message_id].deleted = True
+        await us.send(outbound(inbox.received[0], "hi"))
         assert shown(feishu) == ["hi"]
 
 

@@ -39,13 +39,13 @@ class Office:
         return await check_and_run(self.tools[name], arguments, tool_context(self.folder, **facts))
 
     async def do(self, name: str, **arguments: Any) -> Any:
-        """What the tool answers; it must not fail."""
+        """Return the answer of the tool; it must not fail."""
         result = await self.result(name, **arguments)
         assert not result.is_error, result.content
         return json.loads(said(result))
 
     async def refused(self, name: str, **arguments: Any) -> str:
-        """What the model reads of a failure."""
+        """Return the text of a failure for the model."""
         result = await self.result(name, **arguments)
         assert result.is_error, result.content
         return said(result)
@@ -73,20 +73,20 @@ def test_they_are_optional_for_owners_only_and_writing_is_never_repeated() -> No
     assert areas == {"doc", "sheet", "bitable", "wiki", "calendar"}
 
 
-async def test_the_plugin_brings_them_with_the_accounts_of_the_file(tmp_path: Path) -> None:
+async def test_the_plugin_provides_them_with_the_accounts_of_the_file(tmp_path: Path) -> None:
     async with FakeFeishu() as feishu:
         tree = {"channels": {"feishu": feishu.config}}
-        async with plugin_contributions(claw_feishu, tree, "feishu", home=tmp_path) as brought:
-            tools = {tool.name: tool for tool in brought["register_tools"]}
+        async with plugin_contributions(claw_feishu, tree, "feishu", home=tmp_path) as contributions:
+            tools = {tool.name: tool for tool in contributions["register_tools"]}
             own = Office(feishu, tools, tmp_path)
             assert (await own.do("feishu_doc_write", action="create", title="a"))["title"] == "a"
 
 
 async def test_without_an_account_they_say_which_keys_are_missing(tmp_path: Path) -> None:
-    async with plugin_contributions(claw_feishu, {}, "feishu", home=tmp_path) as brought:
-        own = Office(None, {tool.name: tool for tool in brought["register_tools"]}, tmp_path)
-        told = await own.refused("feishu_wiki_read", action="spaces")
-        assert "channels.feishu" in told and "appId" in told
+    async with plugin_contributions(claw_feishu, {}, "feishu", home=tmp_path) as contributions:
+        own = Office(None, {tool.name: tool for tool in contributions["register_tools"]}, tmp_path)
+        problem = await own.refused("feishu_wiki_read", action="spaces")
+        assert "channels.feishu" in problem and "appId" in problem
 
 
 async def test_the_sdk_is_imported_at_the_first_call_and_its_absence_names_the_command(
@@ -99,10 +99,10 @@ async def test_the_sdk_is_imported_at_the_first_call_and_its_absence_names_the_c
 
     async with FakeFeishu() as feishu, channel(feishu) as one:
         tools = {tool.name: tool for tool in DocumentTools(Sdk(lambda: {"default": one}, absent)).tools()}
-        told = await Office(feishu, tools, tmp_path).refused(
+        problem = await Office(feishu, tools, tmp_path).refused(
             "feishu_doc_read", action="text", document="docx1"
         )
-        assert "lark-oapi" in told and "install 'claw-feishu[tools]'" in told
+        assert "lark-oapi" in problem and "install 'claw-feishu[tools]'" in problem
 
 
 # Documents
@@ -179,9 +179,9 @@ async def test_what_the_app_made_can_be_shared(office: Office) -> None:
 
 async def test_a_document_whose_text_is_refused_is_named_so_that_it_is_not_made_twice(office: Office) -> None:
     office.feishu.fail("/children", FakeAnswer(400, {"code": 1770001, "msg": "invalid param"}))
-    told = await office.refused("feishu_doc_write", action="create", title="half", markdown="x")
+    problem = await office.refused("feishu_doc_write", action="create", title="half", markdown="x")
     [id] = office.feishu.office.documents.all
-    assert id in told and "1770001" in told
+    assert id in problem and "1770001" in problem
 
 
 def test_markdown_becomes_blocks_and_what_is_in_code_stays_as_it_is() -> None:
@@ -274,8 +274,10 @@ async def test_a_sheet_is_added_and_the_file_shared(office: Office) -> None:
 
 async def test_a_range_of_another_sheet_is_refused_in_the_words_of_the_service(office: Office) -> None:
     token = office.feishu.office.sheets.make("books")
-    told = await office.refused("feishu_sheet_read", action="range", spreadsheet=token, range="nosuch!A1:B2")
-    assert "90215" in told and "20260101fake" in told, "the code, and the log id"
+    problem = await office.refused(
+        "feishu_sheet_read", action="range", spreadsheet=token, range="nosuch!A1:B2"
+    )
+    assert "90215" in problem and "20260101fake" in problem, "the code, and the log id"
 
 
 # Bases
@@ -316,10 +318,10 @@ async def test_records_are_made_changed_found_and_deleted(office: Office) -> Non
 
 async def test_an_unknown_field_is_named(office: Office) -> None:
     base, table = office.feishu.office.bases.make("t", name="Text")
-    told = await office.refused(
+    problem = await office.refused(
         "feishu_bitable_write", action="create", base=base, table=table, fields={"nmae": "x"}
     )
-    assert "FieldNameNotFound: nmae" in told
+    assert "FieldNameNotFound: nmae" in problem
 
 
 # Wikis
@@ -391,10 +393,10 @@ async def test_busy_times_and_calendars_are_read(office: Office) -> None:
 
 @pytest.mark.parametrize("start", ["tomorrow", "2026-13-01T10:00"])
 async def test_what_is_no_time_is_refused_before_anything_is_asked(office: Office, start: str) -> None:
-    told = await office.refused(
+    problem = await office.refused(
         "feishu_calendar_read", action="freebusy", person="ou_1", start=start, end="2026-06-15"
     )
-    assert start in told
+    assert start in problem
     assert office.feishu.log == []
 
 
@@ -439,36 +441,38 @@ async def test_the_next_page_of_every_list_can_be_asked_for(
     base, table = office.feishu.office.bases.make("t", title="Text")
     given = {"BASE": base, "TABLE": table, "SPACE": office.feishu.office.wiki.space("s")}
     arguments = {key: given.get(value, value) for key, value in arguments.items()}
-    told = await office.do(name, page_token="1", **arguments)
+    problem = await office.do(name, page_token="1", **arguments)
     assert office.feishu.log[-1].query["page_token"] == "1"
-    assert not any(told.get(key) for key in ("items", "calendar_list")), "there is one, on the first page"
+    assert not any(problem.get(key) for key in ("items", "calendar_list")), "there is one, on the first page"
 
 
 async def test_a_missing_scope_is_named_with_what_to_do(office: Office) -> None:
     office.feishu.missing_scopes.add("docx:document")
-    told = await office.refused("feishu_doc_write", action="create", title="x")
-    assert "99991672" in told and "docx:document" in told and "developer console" in told
+    problem = await office.refused("feishu_doc_write", action="create", title="x")
+    assert "99991672" in problem and "docx:document" in problem and "developer console" in problem
 
 
 async def test_a_field_that_the_service_refuses_is_named(office: Office) -> None:
-    told = await office.refused("feishu_bitable_read", action="tables", base="nosuch")
-    assert "1254040" in told
+    problem = await office.refused("feishu_bitable_read", action="tables", base="nosuch")
+    assert "1254040" in problem
     office.feishu.office.bases.make("t", name="Text")
     [app] = office.feishu.office.bases.apps
     [table] = office.feishu.office.bases.apps[app]
-    told = await office.refused("feishu_bitable_read", action="records", base=app, table=table, page_size=501)
-    assert "page_size" in told
+    problem = await office.refused(
+        "feishu_bitable_read", action="records", base=app, table=table, page_size=501
+    )
+    assert "page_size" in problem
 
 
-async def test_each_field_that_is_wrong_is_told_with_its_reason(office: Office) -> None:
+async def test_each_field_that_is_wrong_is_reported_with_its_reason(office: Office) -> None:
     wrong = [
         {"field": "title", "description": "is too long"},
         {"field": "folder_token", "description": "is gone"},
     ]
     body = {"code": 99992402, "msg": "field validation failed", "error": {"field_violations": wrong}}
     office.feishu.fail("/docx/", FakeAnswer(400, body))
-    told = await office.refused("feishu_doc_write", action="create", title="x" * 9000)
-    assert "title: is too long; folder_token: is gone" in told
+    problem = await office.refused("feishu_doc_write", action="create", title="x" * 9000)
+    assert "title: is too long; folder_token: is gone" in problem
 
 
 async def test_a_stale_token_is_renewed_once(office: Office) -> None:
@@ -479,7 +483,7 @@ async def test_a_stale_token_is_renewed_once(office: Office) -> None:
     assert len(office.feishu.calls("tenant_access_token")) == 2
 
 
-async def test_a_short_rate_limit_is_waited_for_and_a_long_one_is_told(office: Office) -> None:
+async def test_a_short_rate_limit_is_waited_for_and_a_long_one_is_reported(office: Office) -> None:
     limit = {"code": 99991400, "msg": "request trigger frequency limit"}
     office.feishu.fail("/wiki/", FakeAnswer(429, limit, {"x-ogw-ratelimit-reset": "0"}))
     await office.do("feishu_wiki_read", action="spaces")
@@ -489,12 +493,12 @@ async def test_a_short_rate_limit_is_waited_for_and_a_long_one_is_told(office: O
 
 async def test_a_connection_that_breaks_says_that_it_may_have_been_done(office: Office) -> None:
     office.feishu.cut("POST /open-apis/docx", after=3)
-    told = await office.refused("feishu_doc_write", action="create", title="x")
-    assert "may have been done" in told
+    problem = await office.refused("feishu_doc_write", action="create", title="x")
+    assert "may have been done" in problem
     assert len(office.feishu.office.documents.all) == 1
 
 
-async def test_an_answer_that_is_no_json_is_told(office: Office) -> None:
+async def test_an_answer_that_is_no_json_is_reported(office: Office) -> None:
     office.feishu.fail("/wiki/", FakeAnswer(502, b"<html>bad gateway</html>", content_type="text/html"))
     assert "JSON" in await office.refused("feishu_wiki_read", action="spaces")
 
@@ -595,6 +599,6 @@ def test_nobody_has_one_that_was_not_named_and_only_owners_do(
 ) -> None:
     machine = Machine(tmp_path)
     machine.configured(json.dumps({"tools": {"alsoAllow": allowed}} if allowed else {}), "config.json")
-    told = machine.claw("tools", "explain", "feishu_doc_read", *words)
-    assert told.code == code, told.out + told.err
-    assert gate in told.out
+    problem = machine.claw("tools", "explain", "feishu_doc_read", *words)
+    assert problem.code == code, problem.out + problem.err
+    assert gate in problem.out

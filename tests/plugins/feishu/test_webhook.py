@@ -10,7 +10,7 @@ from claw_feishu.crypto import Undecipherable, decrypt, encrypt, same, signature
 from claw_feishu.fake import FakeFeishu, events
 from claw_feishu.webhook import WebhookCredentials, WebhookRefused, route
 from hypothesis import given, strategies as st
-from plugins.feishu.places import Door, listening
+from plugins.feishu.places import FakeInbox, listening
 
 KEY, TOKEN, NOW = "an-encrypt-key", "a-token", 1_788_000_000.0
 LOCK = WebhookCredentials(KEY, TOKEN)
@@ -149,7 +149,7 @@ def test_secrets_are_equal_when_they_are_and_an_empty_one_never_is(one: str, oth
 
 
 @given(st.text(max_size=60) | st.binary(max_size=80).map(lambda raw: base64.b64encode(raw).decode()))
-def test_what_was_not_encrypted_with_our_key_is_told_apart(text: str) -> None:
+def test_what_was_not_encrypted_with_our_key_is_distinguished(text: str) -> None:
     with pytest.raises(Undecipherable):
         decrypt(KEY, text)
 
@@ -177,7 +177,7 @@ async def test_a_changed_key_holds_from_the_next_request_on() -> None:
 
 
 async def test_the_platform_calls_again_after_15_seconds_5_minutes_an_hour_and_6() -> None:
-    async with FakeFeishu() as feishu, listening(feishu, Door(takes=False), mode="webhook"):
+    async with FakeFeishu() as feishu, listening(feishu, FakeInbox(takes=False), mode="webhook"):
         said = await feishu.says("anybody?")
         times = []
         for seconds in (14, 2, 285, 3300, 18000, 90000):
@@ -196,7 +196,7 @@ def test_a_body_may_have_a_megabyte_and_ten_seconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "mend"),
+    ("theirs", "ours", "fix"),
     [
         ({}, {"encryptKey": "another-key"}, "compare encryptKey"),
         ({}, {"verificationToken": "another-token"}, "compare verificationToken"),
@@ -205,10 +205,10 @@ def test_a_body_may_have_a_megabyte_and_ten_seconds() -> None:
         ({"ahead": -400}, {}, "check the clock of this machine"),
     ],
 )
-async def test_why_nothing_comes_is_told_once_until_something_comes(
-    theirs: dict[str, Any], ours: dict[str, Any], mend: str, caplog: pytest.LogCaptureFixture
+async def test_why_nothing_comes_is_reported_once_until_something_comes(
+    theirs: dict[str, Any], ours: dict[str, Any], fix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with FakeFeishu() as feishu, listening(feishu, mode="webhook", **ours) as (us, door):
+    async with FakeFeishu() as feishu, listening(feishu, mode="webhook", **ours) as (us, inbox):
         assert feishu.webhook
         said = events.message("om_1", "oc_1", "ou_1", "text", {"text": "hi"}, at=feishu.now())
         sent = feishu.event("im.message.receive_v1", said)
@@ -218,12 +218,12 @@ async def test_why_nothing_comes_is_told_once_until_something_comes(
                 *events.request(sent, theirs.get("key", feishu.encrypt_key), at=at)
             )
             assert status >= 400
-        assert door.received == [] and us.state.state == "up" and mend in us.state.last_error
-        assert caplog.text.count(mend) == 1
+        assert inbox.received == [] and us.state.state == "up" and fix in us.state.last_error
+        assert caplog.text.count(fix) == 1
         key, token = ours.get("encryptKey", feishu.encrypt_key), ours.get("verificationToken")
         sent["header"]["token"] = token or feishu.verification_token
         assert (await feishu.webhook(*events.request(sent, key, at=feishu.now())))[0] == 200
-        assert us.state.last_error == "" and len(door.received) == 1
+        assert us.state.last_error == "" and len(inbox.received) == 1
         assert us.state.last_frame_at == pytest.approx(feishu.now(), abs=5)
 
 

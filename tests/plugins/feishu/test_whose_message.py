@@ -68,7 +68,7 @@ async def test_an_older_message_of_the_chat_can_be_answered_and_changed(knows: b
         assert shown(feishu) == ["changed", "two"] and feishu.ours[1].reply_to == id
 
 
-async def test_while_nobody_can_say_where_a_message_stands_it_is_tried_again() -> None:
+async def test_while_nobody_can_say_where_a_message_is_it_is_tried_again() -> None:
     from claw_feishu.fake import FakeAnswer
 
     async with FakeFeishu() as feishu, channel(feishu) as us:

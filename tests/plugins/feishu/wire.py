@@ -21,7 +21,7 @@ from claw_feishu.settings import FeishuSettings, check
 from claw_feishu.tenant import SCOPE_MISSING, FeishuError
 from claw_feishu.webhook import WebhookCredentials, route
 from claw_gateway.journal import Journal
-from plugins.feishu.places import QUICK, Door, channel, listening, outbound, shown
+from plugins.feishu.places import QUICK, FakeInbox, channel, listening, outbound, shown
 
 KINDS = {"action": "button", "message_or_ignored": "message"}
 
@@ -104,7 +104,7 @@ async def an_event(name: str, fixture: dict[str, Any]) -> None:
         return
     assert inbound is not None
     assert inbound.kind == KINDS.get(expected.get("kind"), expected.get("kind", "message"))
-    told = {
+    fields = {
         "text": inbound.text,
         "mentioned_bot": inbound.mentions_us,
         "chat_type": inbound.chat_type,
@@ -116,8 +116,8 @@ async def an_event(name: str, fixture: dict[str, Any]) -> None:
         "dedupe_key": inbound.event_id,
         "mentioned_all": "@all" in inbound.text,
     }
-    known = {key: value for key, value in expected.items() if key in told}
-    assert {key: told[key] for key in known} == known
+    known = {key: value for key, value in expected.items() if key in fields}
+    assert {key: fields[key] for key in known} == known
     if "value" in expected:
         assert json.loads(inbound.text) == expected["value"]
     wanted = [(one["kind"], one["key"], one.get("name", "")) for one in expected.get("attachments", ())]
@@ -129,10 +129,10 @@ async def an_event(name: str, fixture: dict[str, Any]) -> None:
 
 
 async def acknowledged_all_the_same(payload: dict[str, Any]) -> None:
-    async with FakeFeishu() as feishu, listening(feishu) as (_, door):
+    async with FakeFeishu() as feishu, listening(feishu) as (_, inbox):
         pushed = await feishu.push(payload)
         await feishu.until(lambda: pushed.acked)
-        assert door.received == []
+        assert inbox.received == []
 
 
 async def fetched(inbound: Inbound, wanted: str) -> None:
@@ -234,7 +234,7 @@ async def a_stream(fixture: dict[str, Any]) -> None:
 
 
 def unwrapped(value: Any) -> Any:
-    """What travels as JSON text, as what it holds."""
+    """Decode the fields that are JSON texts."""
     if isinstance(value, dict) and "__json__" in value:
         return value["__json__"]
     if isinstance(value, str) and value.startswith("{"):
@@ -300,10 +300,10 @@ async def on_the_socket(fixture: dict[str, Any]) -> None:
 
 
 def agrees(frame: Frame, decoded: dict[str, Any]) -> None:
-    told = {"method": frame.method, "SeqID": frame.seq_id, "LogID": frame.log_id, "service": frame.service}
-    told |= {"sum": int(frame.header("sum", "0")), "seq": int(frame.header("seq", "0"))}
-    assert {key: told[key] for key in told.keys() & decoded.keys()} == {
-        key: decoded[key] for key in told.keys() & decoded.keys()
+    fields = {"method": frame.method, "SeqID": frame.seq_id, "LogID": frame.log_id, "service": frame.service}
+    fields |= {"sum": int(frame.header("sum", "0")), "seq": int(frame.header("seq", "0"))}
+    assert {key: fields[key] for key in fields.keys() & decoded.keys()} == {
+        key: decoded[key] for key in fields.keys() & decoded.keys()
     }
     for key, value in decoded.get("headers", {}).items():
         assert frame.header(key) == value
@@ -313,12 +313,12 @@ def agrees(frame: Frame, decoded: dict[str, Any]) -> None:
 
 async def heard_from(raw: list[bytes]) -> None:
     """The bytes themselves, sent over a socket: two events, the second of them in three parts out of order."""
-    async with FakeFeishu() as feishu, listening(feishu, Door()) as (_, door):
+    async with FakeFeishu() as feishu, listening(feishu, FakeInbox()) as (_, inbox):
         for data in raw:
             await feishu.send_raw(data)
-        await feishu.until(lambda: len(door.received) == len(feishu.answers) == 2)
+        await feishu.until(lambda: len(inbox.received) == len(feishu.answers) == 2)
         await asyncio.sleep(0.05)
-        assert {received.event_id for received in door.received} == {"3f2c7a90bd5e4f6fa1c2d3e4f5a60701"}
+        assert {received.event_id for received in inbox.received} == {"3f2c7a90bd5e4f6fa1c2d3e4f5a60701"}
         replies = [frames.decode(data) for data in feishu.answers]
         assert [json.loads(reply.payload)["code"] for reply in replies] == [200, 200]
         assert replies[1].header("seq") == "1"  # the headers of the part that came last

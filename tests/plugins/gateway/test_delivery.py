@@ -18,7 +18,7 @@ QUICK = Timeouts(send_seconds=2.0, grace_seconds=0.1)
 
 
 class Service:
-    """A channel that is told how each send ends.
+    """A channel with a given outcome for each send.
 
     :param remembers: seconds for which the service drops a second send; None = it shows every one.
     """
@@ -50,13 +50,13 @@ def harness(tmp_path):
 
     class Made:
         journal = Journal(database)
-        told = log_lines
+        logged = log_lines
 
         def delivery(self, channel, clock=None):
             more = {"clock": clock} if clock else {}
             return OutboxDelivery(self.journal, lambda address: channel, log_lines.append, QUICK, **more)
 
-        def owe(self, *texts, chat=CHAT):
+        def add_replies(self, *texts, chat=CHAT):
             rows = tuple(Outbound(f"t{chat.chat}:{at}", chat, text) for at, text in enumerate(texts))
             self.journal.began("t", "agent:a:main")
             self.journal.ended("t", "delivered", rows)
@@ -72,10 +72,10 @@ def harness(tmp_path):
     database.close()
 
 
-async def test_what_is_owed_goes_out_in_order_and_is_noted_as_paid(harness):
+async def test_what_is_pending_goes_out_in_order_and_is_noted_as_sent(harness):
     service = Service()
     delivery = harness.delivery(service)
-    delivery.enqueue(harness.owe("one", "two", "three"))
+    delivery.enqueue(harness.add_replies("one", "two", "three"))
     await delivery.stop(2)
 
     assert service.shown == ["one", "two", "three"]
@@ -85,12 +85,12 @@ async def test_what_is_owed_goes_out_in_order_and_is_noted_as_paid(harness):
 async def test_a_passing_failure_is_tried_again_and_a_permanent_one_is_not(harness):
     service = Service(DeliveryError("away"), None, DeliveryError("never", permanent=True))
     delivery = harness.delivery(service)
-    delivery.enqueue(harness.owe("one", "two", "three"))
+    delivery.enqueue(harness.add_replies("one", "two", "three"))
     await delivery.stop(5)
 
     assert service.shown == ["one", "three"]
     assert harness.states() == {"tchat-1:0": "paid", "tchat-1:1": "refused", "tchat-1:2": "paid"}
-    assert harness.told == ["channel fake: a reply was not sent: never"]
+    assert harness.logged == ["channel fake: a reply was not sent: never"]
 
 
 @pytest.mark.parametrize("asked", [0.02, 0.8], ids=["shorter than our own pause", "longer"])
@@ -105,7 +105,7 @@ async def test_the_pause_that_a_service_asks_for_is_kept(harness, asked):
 
     service.send = timed
     delivery = harness.delivery(service)
-    delivery.enqueue(harness.owe("one", "two", "three"))
+    delivery.enqueue(harness.add_replies("one", "two", "three"))
     await delivery.stop(20)
 
     assert service.shown == ["one", "two", "three"]
@@ -124,7 +124,7 @@ async def test_all_threads_of_a_chat_go_out_one_after_another_and_the_chat_is_bu
 
     service.send = slow
     delivery = harness.delivery(service)
-    delivery.enqueue(harness.owe("one"))
+    delivery.enqueue(harness.add_replies("one"))
     harness.journal.add_reply("t", there := Outbound("there", thread, "in the thread"))
     delivery.enqueue([there])
     await begun.wait()
@@ -139,9 +139,9 @@ async def test_all_threads_of_a_chat_go_out_one_after_another_and_the_chat_is_bu
 async def test_a_chat_that_must_wait_holds_no_other_chat_up(harness):
     service = Service(DeliveryError("slow down", retry_after_seconds=0.3))
     delivery = harness.delivery(service)
-    delivery.enqueue(harness.owe("held"))
+    delivery.enqueue(harness.add_replies("held"))
     await asyncio.sleep(0)
-    delivery.enqueue(harness.owe("other", chat=Address("fake", "chat-2")))
+    delivery.enqueue(harness.add_replies("other", chat=Address("fake", "chat-2")))
     await delivery.stop(3)
 
     assert service.shown == ["other", "held"]
@@ -150,36 +150,36 @@ async def test_a_chat_that_must_wait_holds_no_other_chat_up(harness):
 LOST = DeliveryError("the line broke", outcome_unknown=True)
 
 
-async def test_a_send_whose_fate_is_unknown_is_not_repeated_and_the_chat_and_the_owner_are_told(harness):
+async def test_a_send_whose_fate_is_unknown_is_not_repeated_and_the_chat_and_the_owner_are_notified(harness):
     service = Service(LOST)
     delivery = harness.delivery(service)
-    delivery.enqueue(harness.owe("hello"))
+    delivery.enqueue(harness.add_replies("hello"))
     await delivery.stop(3)
 
     assert [one.text for one in service.tried][:1] == ["hello"]
     assert len(service.shown) == 1 and "if my last message arrived" in service.shown[0]
     assert harness.states() == {"tchat-1:0": "unknown", "t:doubt": "paid"}
     assert harness.repeated() == []
-    assert "it is unknown if a reply arrived" in harness.told[-1]
+    assert "it is unknown if a reply arrived" in harness.logged[-1]
     [turn] = harness.journal.turns(open_only=True)
     assert turn["undelivered"].startswith("unknown: it is unknown if it arrived")
 
 
-async def test_a_channel_with_a_bug_is_not_asked_for_one_message_more_and_the_owner_is_told(harness):
+async def test_a_channel_with_a_bug_is_not_asked_for_one_message_more_and_the_owner_is_notified(harness):
     service = Service(RuntimeError("bug"))
     delivery = harness.delivery(service)
-    delivery.enqueue(harness.owe("hello"))
+    delivery.enqueue(harness.add_replies("hello"))
     await delivery.stop(3)
 
     assert [one.text for one in service.tried] == ["hello"]
     assert harness.states() == {"tchat-1:0": "unknown"}
-    assert "it is unknown if a reply arrived" in harness.told[-1]
+    assert "it is unknown if a reply arrived" in harness.logged[-1]
 
 
 async def test_many_lost_responses_leave_one_of_each_message_and_one_notice_for_a_turn(harness):
     service = Service(LOST, LOST, LOST)
     delivery = harness.delivery(service)
-    delivery.enqueue(harness.owe("one", "two", "three"))
+    delivery.enqueue(harness.add_replies("one", "two", "three"))
     await delivery.stop(3)
 
     assert [one.key for one in service.tried] == ["tchat-1:0", "tchat-1:1", "tchat-1:2", "t:doubt"]
@@ -189,13 +189,13 @@ async def test_many_lost_responses_leave_one_of_each_message_and_one_notice_for_
 async def test_of_a_notice_whose_fate_is_unknown_nothing_more_is_said(harness):
     service = Service(LOST, LOST)
     delivery = harness.delivery(service)
-    delivery.enqueue(harness.owe("hello"))
+    delivery.enqueue(harness.add_replies("hello"))
     await delivery.stop(3)
 
     assert len(service.tried) == 2 and set(harness.states().values()) == {"unknown"}
 
 
-async def test_a_tool_hears_that_the_fate_of_what_it_says_is_unknown_and_the_chat_does_not(harness):
+async def test_a_tool_learns_that_the_fate_of_what_it_says_is_unknown_and_the_chat_does_not(harness):
     service = Service(LOST)
     delivery = harness.delivery(service)
     with pytest.raises(DeliveryError, match="the line broke"):
@@ -210,7 +210,7 @@ async def test_where_the_service_drops_repeats_nothing_is_marked(harness):
         DeliveryError("the line broke", outcome_unknown=True), capabilities=frozenset({"idempotent"})
     )
     delivery = harness.delivery(service)
-    delivery.enqueue(harness.owe("hello"))
+    delivery.enqueue(harness.add_replies("hello"))
     await delivery.stop(3)
 
     assert [one.key for one in service.tried] == ["tchat-1:0", "tchat-1:0"]
@@ -218,7 +218,7 @@ async def test_where_the_service_drops_repeats_nothing_is_marked(harness):
 
 
 async def test_a_start_sends_what_a_death_left(harness):
-    harness.owe("hello")
+    harness.add_replies("hello")
     service = Service()
     delivery = harness.delivery(service)
     delivery.recover()
@@ -230,7 +230,7 @@ async def test_a_start_sends_what_a_death_left(harness):
 
 @pytest.mark.parametrize("age_seconds", [1, 90, 500])
 async def test_what_a_death_left_in_doubt_is_not_sent_again_however_young(harness, age_seconds):
-    [row] = harness.owe("hello")
+    [row] = harness.add_replies("hello")
     harness.journal.mark_sending(row.key)
     now = Clock().now() + age_seconds
     service = Service()
@@ -243,7 +243,7 @@ async def test_what_a_death_left_in_doubt_is_not_sent_again_however_young(harnes
 
 
 async def test_what_is_in_doubt_beside_lost_first_words_of_its_own_is_marked(harness):
-    [row] = harness.owe("hello")
+    [row] = harness.add_replies("hello")
     harness.journal.began("t", "agent:a:main", (1,))
     harness.journal.record_streamed("t", ())
     harness.journal.mark_sending(row.key)
@@ -255,7 +255,7 @@ async def test_what_is_in_doubt_beside_lost_first_words_of_its_own_is_marked(har
 
 
 async def test_what_a_death_left_in_doubt_is_sent_again_where_the_service_drops_repeats(harness):
-    [row] = harness.owe("hello")
+    [row] = harness.add_replies("hello")
     harness.journal.mark_sending(row.key)
     service = Service(capabilities=frozenset({"idempotent"}))
     delivery = harness.delivery(service)
@@ -282,7 +282,7 @@ async def test_what_was_handed_over_before_a_death_is_sent_again_while_the_servi
     before = harness.delivery(
         Service(DeliveryError("the line broke", outcome_unknown=True), remembers=AN_HOUR)
     )
-    [row] = harness.owe("hello")
+    [row] = harness.add_replies("hello")
     before.enqueue([row])
     await before.stop(0.25)
     service = Service(remembers=AN_HOUR)
@@ -297,7 +297,7 @@ async def test_what_was_handed_over_before_a_death_is_sent_again_while_the_servi
 async def test_what_was_never_handed_over_is_sent_also_when_the_service_knows_no_key_of_that_age(harness):
     held = Service(DeliveryError("slow down", retry_after_seconds=60), remembers=AN_HOUR)
     before = harness.delivery(held)
-    before.enqueue(harness.owe("one", "two"))
+    before.enqueue(harness.add_replies("one", "two"))
     await before.stop(0.5)
     service = Service(remembers=AN_HOUR)
     delivery = harness.delivery(service, later(2 * AN_HOUR))
@@ -365,7 +365,7 @@ async def test_what_a_growing_answer_posted_before_a_pause_is_known_to_a_start_i
 
 
 async def test_a_growing_answer_is_noted_as_handed_over_where_keys_are_forgotten(harness):
-    rows = harness.owe("all of it")
+    rows = harness.add_replies("all of it")
     lost = Growing(DeliveryError("the line broke", outcome_unknown=True), shown=())
     before = harness.delivery(Service(remembers=AN_HOUR))
     before.finish_reply(lost, Outbound("t", CHAT, "all of it"), rows)
@@ -377,8 +377,8 @@ async def test_a_growing_answer_is_noted_as_handed_over_where_keys_are_forgotten
     assert harness.states() == {rows[0].key: "unknown", "t:doubt": "paid"}
 
 
-async def test_each_send_of_what_may_stand_already_is_one_mark_more(harness):
-    [row] = harness.owe("hello")
+async def test_each_send_of_what_may_be_visible_already_is_one_mark_more(harness):
+    [row] = harness.add_replies("hello")
     for _ in range(2):
         harness.journal.mark_sending(row.key, repeated=True)
 
@@ -387,7 +387,7 @@ async def test_each_send_of_what_may_stand_already_is_one_mark_more(harness):
 
 
 async def test_a_start_does_not_send_week_old_answers(harness):
-    harness.owe("hello")
+    harness.add_replies("hello")
     now = Clock().now() + MAX_AGE_SECONDS + 60
     service = Service()
     delivery = harness.delivery(service, Clock(now=lambda: now))
@@ -396,11 +396,11 @@ async def test_a_start_does_not_send_week_old_answers(harness):
 
     assert service.shown == []
     assert harness.states() == {"tchat-1:0": "expired"}
-    assert "more than a day" in harness.told[0]
+    assert "more than a day" in harness.logged[0]
 
 
 async def test_what_a_stream_left_is_edited_and_needs_no_mark(harness):
-    row = replace(harness.owe()[0:0] or Outbound("t:0", CHAT, "whole"), replaces=("m7",))
+    row = replace(harness.add_replies()[0:0] or Outbound("t:0", CHAT, "whole"), replaces=("m7",))
     harness.journal.ended("t", "delivered", (row,))
     harness.journal.mark_sending("t:0")
     service = Service()
@@ -412,7 +412,7 @@ async def test_what_a_stream_left_is_edited_and_needs_no_mark(harness):
     assert harness.repeated() == []
 
 
-async def test_a_tool_that_says_something_hears_what_became_of_it(harness):
+async def test_a_tool_that_says_something_learns_what_became_of_it(harness):
     delivery = harness.delivery(Service(None, DeliveryError("no such chat", permanent=True)))
 
     assert await delivery.send_and_wait("t", Outbound("t:call-1", CHAT, "hi")) == Receipt(("m1",))
@@ -430,7 +430,7 @@ async def test_the_same_key_is_said_once(harness):
 
 
 class Growing:
-    """A writer that fails as it is told."""
+    """A writer that fails as configured."""
 
     def __init__(self, *fates, shown=("m1",)):
         self.fates, self.finished, self.shown = list(fates), [], shown
@@ -444,7 +444,7 @@ class Growing:
 
 
 async def test_a_reply_that_grew_becomes_its_final_text_through_its_writer(harness):
-    rows, writer, service = harness.owe("first", "second"), Growing(DeliveryError("busy")), Service()
+    rows, writer, service = harness.add_replies("first", "second"), Growing(DeliveryError("busy")), Service()
     delivery = harness.delivery(service)
     delivery.finish_reply(writer, Outbound("t", CHAT, "first second"), rows)
     await delivery.stop(3)
@@ -458,7 +458,7 @@ async def test_a_reply_that_grew_becomes_its_final_text_through_its_writer(harne
 async def test_a_writer_that_cannot_end_leaves_its_messages_to_plain_sends_and_what_is_in_doubt_to_none(
     harness, fate
 ):
-    rows, service = harness.owe("first", "second", "third"), Service()
+    rows, service = harness.add_replies("first", "second", "third"), Service()
     delivery = harness.delivery(service)
     delivery.finish_reply(Growing(fate), Outbound("t", CHAT, "first second third"), rows)
     await delivery.stop(3)
@@ -470,8 +470,8 @@ async def test_a_writer_that_cannot_end_leaves_its_messages_to_plain_sends_and_w
     assert harness.states()[rows[1].key] == ("unknown" if unsure else "paid")
 
 
-async def test_a_reply_whose_channel_was_made_anew_meanwhile_ends_by_the_new_one_at_once(harness):
-    rows, new = harness.owe("first", "second"), Service(remembers=60.0)
+async def test_a_reply_whose_channel_was_recreated_meanwhile_ends_by_the_new_one_at_once(harness):
+    rows, new = harness.add_replies("first", "second"), Service(remembers=60.0)
     before = Growing(
         *[DeliveryError("not connected")] * 8
     )  # its tries would take two minutes, and its chat waits
@@ -483,8 +483,8 @@ async def test_a_reply_whose_channel_was_made_anew_meanwhile_ends_by_the_new_one
     assert set(harness.states().values()) == {"paid"} and len(before.fates) == 7
 
 
-async def test_a_reply_whose_channel_was_made_anew_is_still_ended_by_the_old_one_when_that_can(harness):
-    rows, new, before = harness.owe("first"), Service(), Growing()
+async def test_a_reply_whose_channel_was_recreated_is_still_ended_by_the_old_one_when_that_can(harness):
+    rows, new, before = harness.add_replies("first"), Service(), Growing()
     delivery = harness.delivery(new)
     delivery.finish_reply(before, Outbound("t", CHAT, "first"), rows, Service())
     await delivery.stop(3)
@@ -492,8 +492,8 @@ async def test_a_reply_whose_channel_was_made_anew_is_still_ended_by_the_old_one
     assert before.finished == ["first"] and new.tried == []
 
 
-async def test_a_reply_of_which_nothing_stands_and_that_is_refused_for_good_is_not_sent_anew(harness):
-    rows, service = harness.owe("first", "second"), Service()
+async def test_a_reply_of_which_nothing_is_visible_and_that_is_refused_for_good_is_not_sent_again(harness):
+    rows, service = harness.add_replies("first", "second"), Service()
     delivery = harness.delivery(service)
     gone = DeliveryError("blocked", permanent=True)
     delivery.finish_reply(Growing(gone, shown=()), Outbound("t", CHAT, "first second"), rows)
@@ -501,11 +501,11 @@ async def test_a_reply_of_which_nothing_stands_and_that_is_refused_for_good_is_n
 
     assert service.tried == []
     assert set(harness.states().values()) == {"refused"}
-    assert any("blocked" in line for line in harness.told)
+    assert any("blocked" in line for line in harness.logged)
 
 
-async def test_a_reply_that_may_stand_twice_is_marked_where_the_service_shows_repeats(harness):
-    rows = harness.owe("all of it")
+async def test_a_reply_that_may_appear_twice_is_marked_where_the_service_shows_repeats(harness):
+    rows = harness.add_replies("all of it")
     delivery = harness.delivery(Service())
     fate = Receipt(("m1",), repeated=True)
     delivery.finish_reply(Growing(fate, shown=()), Outbound("t", CHAT, "all of it"), rows)
@@ -515,8 +515,8 @@ async def test_a_reply_that_may_stand_twice_is_marked_where_the_service_shows_re
     assert harness.repeated() == [rows[0].key]
 
 
-async def test_what_is_on_its_way_when_claw_stops_stays_owed(harness):
-    rows = harness.owe("one", "two")
+async def test_what_is_on_its_way_when_claw_stops_stays_pending(harness):
+    rows = harness.add_replies("one", "two")
     delivery = harness.delivery(Service(DeliveryError("away", retry_after_seconds=60)))
     delivery.enqueue(rows)
     await delivery.stop(0.5)

@@ -1,4 +1,4 @@
-"""What an answer says to claw: silence, which message it answers, files, voice."""
+"""Directives in an answer: silence, the message it replies to, files, voice."""
 
 import pytest
 from claw.agent.outcome import ALSO_SILENT, silent_tokens
@@ -42,14 +42,14 @@ def test_the_configured_token_counts_in_place_of_the_default_one():
     assert silent_tokens("__SILENT__") == ("__SILENT__", "🕊️_NO_REPLY")
 
 
-def test_a_silent_answer_may_still_bring_a_file():
+def test_a_silent_answer_may_still_send_a_file():
     assert read("MEDIA:/v.ogg\nNO_REPLY") == ParsedReply("", silent=True, media=("/v.ogg",))
 
 
 # --- tags
 
 
-def test_tags_stand_anywhere_and_an_id_beats_the_present_message_the_last_id_wins():
+def test_tags_may_be_anywhere_and_an_id_beats_the_present_message_the_last_id_wins():
     assert read("[[ Reply_To_Current ]] hi") == ParsedReply("hi", reply_to="msg-1", to_current=True)
     assert read("a [[reply_to:1]] b [[reply_to_current]] [[reply_to: 2 ]]") == ParsedReply(
         "a b", reply_to="2", to_current=True

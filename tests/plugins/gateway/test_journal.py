@@ -159,7 +159,7 @@ def test_a_turn_that_shall_be_taken_up_again_keeps_what_is_known_of_its_effects(
 
 
 @pytest.mark.parametrize("days", [7.1, 60])
-def test_what_was_not_answered_and_what_is_still_owed_is_never_too_old(database, days):
+def test_what_was_not_answered_and_what_is_still_pending_is_never_too_old(database, days):
     now = [1000.0]
     journal = Journal(database, Clock(now=lambda: now[0]))
     done, waits, taken, newest = (
@@ -168,10 +168,10 @@ def test_what_was_not_answered_and_what_is_still_owed_is_never_too_old(database,
     journal.close_event(newest.number, "heard")
     journal.began("cut", "agent:a:main", (taken.number,))
     journal.began("over", "agent:a:main", (done.number,))
-    owed = [
+    replies = [
         Outbound(f"over:{state}", HELLO.address, state) for state in ("owed", "sending", "paid", "unknown")
     ]
-    journal.ended("over", "delivered", owed)
+    journal.ended("over", "delivered", replies)
     journal.mark_sending("over:sending")
     journal.mark_delivered("over:paid", ("1",))
     journal.mark_undeliverable("over:unknown", "unknown", "a line broke")
@@ -191,13 +191,13 @@ def test_what_was_not_answered_and_what_is_still_owed_is_never_too_old(database,
 
 
 def commits(database):
-    """How many the log of a database holds: the frames that say how large it is now (SQLite, "WAL file format")."""
+    """Count the commits in the log of a database: the frames with its size after a commit (SQLite, "WAL file format")."""
     log = Path(f"{database.path}-wal").read_bytes()
     page = int.from_bytes(log[8:12])
     return sum(any(log[at + 4 : at + 8]) for at in range(32, len(log), 24 + page))
 
 
-def test_the_end_of_a_turn_and_what_it_owes_are_one_commit(database):
+def test_the_end_of_a_turn_and_its_replies_are_one_commit(database):
     journal = Journal(database)
     taken = journal.accept(HELLO)
     journal.began("t1", "agent:a:main", (taken.number,))
@@ -210,7 +210,7 @@ def test_the_end_of_a_turn_and_what_it_owes_are_one_commit(database):
 
 
 @pytest.mark.parametrize("why", [OSError(24, "Too many open files"), RuntimeError("can't start new thread")])
-async def test_who_waits_for_the_medium_hears_of_whatever_is_in_the_way(tmp_path, why):
+async def test_who_waits_for_the_medium_learns_of_whatever_is_in_the_way(tmp_path, why):
     class Log(Database):
         def sync(self):
             raise why

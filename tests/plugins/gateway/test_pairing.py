@@ -1,4 +1,4 @@
-"""Pairing: a stranger asks and gets a code, the owner approves it, and nobody gets further by guessing."""
+"""Pairing: an unknown sender gets a code, the owner approves it, and guessing does not help."""
 
 import pytest
 from claw.contracts.errors import ClawError, UsageError
@@ -89,7 +89,7 @@ def test_only_a_few_may_wait_on_one_account_and_the_next_one_gets_no_code(pairin
     assert pairing.request_code("telegram", "default", ANN) is not None
 
 
-def test_a_thousand_strangers_leave_no_more_than_the_few_that_wait(pairing):
+def test_a_thousand_unknown_senders_leave_no_more_than_the_few_that_wait(pairing):
     given = [pairing.request_code("telegram", "default", Sender(f"x{n}")) for n in range(1000)]
     assert len([code for code in given if code]) == len(pairing.pending()) == MAX_PENDING
 
@@ -118,7 +118,7 @@ def test_a_sender_without_an_id_gets_no_code(pairing, nobody):
     assert pairing.request_code("telegram", "default", Sender(nobody, name="Ann")) is None
 
 
-def test_ten_thousand_guesses_hit_nothing_and_close_the_door_even_for_the_right_code(pairing, watch):
+def test_ten_thousand_guesses_hit_nothing_and_block_further_codes_even_for_the_right_code(pairing, watch):
     code = pairing.request_code("telegram", "default", ANN)
     refusals = [refusal_of(pairing, f"{n:08d}") for n in range(10_000)]
     assert sum(isinstance(why, UsageError) for why in refusals) == WRONG_CODES
@@ -135,7 +135,7 @@ def refusal_of(pairing, code):
     return refused.value
 
 
-def test_a_name_that_a_stranger_chose_cannot_steer_the_terminal_that_prints_it(pairing):
+def test_a_name_that_a_sender_chose_cannot_steer_the_terminal_that_prints_it(pairing):
     pairing.request_code("telegram", "default", Sender("1", name="\x1b[2J\u202eevil\n" + "x" * 999))
     [person] = pairing.pending()
     assert person.name.startswith("[2Jevil") and person.name.isprintable() and len(person.name) == 64

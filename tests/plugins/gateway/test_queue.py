@@ -146,7 +146,7 @@ async def test_messages_whose_senders_have_other_rights_are_not_joined():
     assert harness.said() == [["one"], ["two", "three"], ["four"], ["five"]]
 
 
-async def test_what_is_told_in_short_is_told_to_a_turn_with_the_same_rights_or_its_sender_hears_of_it():
+async def test_what_is_sent_in_short_is_sent_to_a_turn_with_the_same_rights_or_its_sender_is_notified():
     harness, two = QueueBench(), queue("collect", cap=2)
     harness.say("one", two)
     await harness.until_runs(1)
@@ -164,7 +164,7 @@ async def test_what_is_told_in_short_is_told_to_a_turn_with_the_same_rights_or_i
     assert harness.dropped == [("of a member", "overflow"), ("more of a member", "overflow")]
 
 
-async def test_each_hears_in_short_of_what_came_with_their_own_rights():
+async def test_each_receives_a_summary_of_what_came_with_their_own_rights():
     harness, two = QueueBench(), queue("collect", cap=2)
     harness.say("one", two)
     await harness.until_runs(1)
@@ -189,7 +189,7 @@ async def test_each_hears_in_short_of_what_came_with_their_own_rights():
         ("agent:default:cron:daily:run:7", CLOCK),
     ],
 )
-async def test_sub_agents_and_scheduled_tasks_leave_people_room(key, kind):
+async def test_sub_agents_and_scheduled_tasks_leave_slots_for_people(key, kind):
     harness = QueueBench(width=2, **{kind: 1})
     for number in range(3):
         harness.say(str(number), queue("collect"), key=f"{key}{number}")
@@ -244,7 +244,7 @@ async def test_messages_for_another_place_are_not_joined():
     assert harness.said() == [["one"], ["two"], ["there"], ["three"]]
 
 
-async def test_beyond_the_cap_the_oldest_are_told_in_short():
+async def test_beyond_the_cap_the_oldest_are_reported_in_short():
     harness = QueueBench()
     harness.say("one", queue("collect"))
     await harness.until_runs(1)

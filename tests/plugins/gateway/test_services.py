@@ -29,7 +29,7 @@ class Broken:
         raise RuntimeError("no clock")
 
 
-class Brings:
+class PluginWith:
     def __init__(self, service):
         self._service = service
 
@@ -46,7 +46,7 @@ async def until(holds):
 
 async def test_a_service_runs_until_the_gateway_stops():
     ticker = Ticker()
-    async with Harness(FakeProvider(), plugins={"tick": Brings(ticker)}) as harness:
+    async with Harness(FakeProvider(), plugins={"tick": PluginWith(ticker)}) as harness:
         runner = ServiceRunner()
         await runner.start(harness.app)
         await until(lambda: ticker.runtimes)
@@ -59,7 +59,7 @@ async def test_a_service_runs_until_the_gateway_stops():
 
 async def test_a_service_that_fails_is_set_aside_and_the_others_go_on():
     ticker = Ticker()
-    plugins = {"tick": Brings(ticker), "bad": Brings(Broken())}
+    plugins = {"tick": PluginWith(ticker), "bad": PluginWith(Broken())}
     async with Harness(FakeProvider(), plugins=plugins) as harness:
         runner = ServiceRunner()
         await runner.start(harness.app)

@@ -1,4 +1,4 @@
-"""What a chat sees of a turn before its final text."""
+"""The visible parts of a turn before its final text."""
 
 import asyncio
 

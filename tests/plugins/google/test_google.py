@@ -41,7 +41,7 @@ async def sent(*messages: Any, **fields: Any) -> dict[str, Any]:
     return received.body
 
 
-async def heard(*chunks: Any, tools: tuple[ToolSpec, ...] = (LS,), cut: bool = False) -> Assistant:
+async def answer_of(*chunks: Any, tools: tuple[ToolSpec, ...] = (LS,), cut: bool = False) -> Assistant:
     """The answer that is read from chunks: each some parts and a reason to stop, or a whole chunk."""
     whole = [chunk if isinstance(chunk, dict) else candidate(*chunk) for chunk in chunks]
     raw = b"".join(b"data: %b\r\n\r\n" % json.dumps(chunk).encode() for chunk in whole)
@@ -143,13 +143,13 @@ async def test_a_name_that_begins_with_a_figure_is_written_so_that_the_service_t
     past = Assistant((ToolCall("c", "3d_print", {}),)), ToolResultMessage("c", "3d_print", (Text("ok"),))
 
     body = await sent(HELLO, *past, tools=(odd,), tool_choice="3d_print")
-    message = await heard(([{"functionCall": {"name": "_3d_print", "args": {}}}], "STOP"), tools=(odd,))
+    message = await answer_of(([{"functionCall": {"name": "_3d_print", "args": {}}}], "STOP"), tools=(odd,))
 
     assert json.dumps(body).count('"_3d_print"') == 4
     assert message.tool_calls[0].name == "3d_print"
 
 
-async def test_results_of_one_answer_stand_in_one_turn_with_names_and_ids_of_their_calls():
+async def test_results_of_one_answer_are_in_one_turn_with_names_and_ids_of_their_calls():
     other = ToolCall("工具/2", "ls", {})
     failed = ToolResultMessage("工具/2", "", (Text("no"), Image("aGk=")), is_error=True)
 
@@ -201,10 +201,10 @@ LEVELS = ("off", "low", "medium", "high", "adaptive")
         ("gemini-2.5-pro", [128, 2048, 8192, 24576, -1]),
     ],
 )
-async def test_thinking_is_told_in_the_way_of_the_model(model, said):
-    for level, told in zip(LEVELS, said, strict=True):
+async def test_thinking_is_requested_in_the_way_of_the_model(model, said):
+    for level, expected in zip(LEVELS, said, strict=True):
         config = (await sent(model=model, thinking=level))["generationConfig"]["thinkingConfig"]
-        assert config.get("thinkingLevel", config.get("thinkingBudget")) == told
+        assert config.get("thinkingLevel", config.get("thinkingBudget")) == expected
         assert config.get("includeThoughts", False) is (level != "off")
 
 
@@ -214,11 +214,11 @@ async def test_a_model_that_is_not_known_to_think_is_told_nothing_unless_the_fil
     assert "generationConfig" not in await sent(model="gemma-3-27b-it", thinking="high")
     assert "generationConfig" not in await sent(model="gemini-2.0-flash", thinking="high")
     assert thinking.style("models/gemini-3-pro-preview") == "level"
-    told = await sent(thinking="high", section=section)
-    assert told["generationConfig"]["thinkingConfig"]["thinkingLevel"] == "HIGH"
+    expected = await sent(thinking="high", section=section)
+    assert expected["generationConfig"]["thinkingConfig"]["thinkingLevel"] == "HIGH"
 
 
-async def test_the_length_of_an_answer_comes_from_request_model_provider_and_has_room_for_a_budget():
+async def test_the_length_of_an_answer_comes_from_request_model_provider_and_has_space_for_a_budget():
     section = {"maxTokens": 500, "models": {"model-x": {"maxTokens": 300}}}
 
     async def most(**fields: Any) -> int:
@@ -250,7 +250,7 @@ async def test_a_signature_comes_back_with_the_part_that_it_came_with():
 
 
 async def test_a_signature_behind_the_words_comes_back_behind_them():
-    message = await heard(
+    message = await answer_of(
         ([{"text": "hm", "thought": True}], ""),
         ([{"text": "Fine"}], ""),
         ([{"text": ".", "thoughtSignature": SEAL}], ""),
@@ -267,7 +267,7 @@ async def test_a_signature_behind_the_words_comes_back_behind_them():
 
 
 async def test_a_thought_that_is_sealed_itself_comes_back_whole():
-    message = await heard(
+    message = await answer_of(
         ([{"text": "hm", "thought": True, "thoughtSignature": SEAL}], ""), ([{"text": "Yes."}], "STOP")
     )
     body = await sent(HELLO, message, HELLO)
@@ -286,7 +286,7 @@ async def test_signatures_go_to_nobody_but_the_model_that_made_them(maker, model
     assert SEAL not in json.dumps(body)
 
 
-async def test_a_call_of_another_maker_goes_to_a_strict_model_with_the_word_that_stands_in():
+async def test_a_call_of_another_maker_goes_to_a_strict_model_with_a_placeholder():
     past = (HELLO, Assistant((Text("Looking."), CALL), model="openai/gpt"), LISTED)
 
     strict = await sent(*past, model=NEW, tools=(LS,))
@@ -300,7 +300,7 @@ async def test_a_call_of_another_maker_goes_to_a_strict_model_with_the_word_that
 
 
 async def test_a_call_without_an_id_gets_one_of_ours_and_an_id_is_kept():
-    message = await heard(
+    message = await answer_of(
         (
             [
                 {"functionCall": {"name": "ls", "args": {"path": "a"}}},
@@ -318,15 +318,15 @@ async def test_a_call_without_an_id_gets_one_of_ours_and_an_id_is_kept():
 @pytest.mark.parametrize(
     ("stop", "means"), [("STOP", "stop"), ("MAX_TOKENS", "length"), ("CONTINUATION", "length")]
 )
-async def test_the_reason_to_stop_is_told_in_our_words(stop, means):
-    message = await heard(([{"text": "so far"}], stop))
+async def test_the_reason_to_stop_is_reported_in_our_words(stop, means):
+    message = await answer_of(([{"text": "so far"}], stop))
 
     assert (message.stop_reason, message.text) == (means, "so far")
 
 
 async def test_a_filter_makes_an_error_that_keeps_what_was_said():
-    stopped = await heard(([{"text": "I can"}], "SAFETY"))
-    blocked = await heard({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})
+    stopped = await answer_of(([{"text": "I can"}], "SAFETY"))
+    blocked = await answer_of({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})
 
     assert (stopped.stop_reason, stopped.text) == ("error", "I can")
     assert "SAFETY" in stopped.error
@@ -336,7 +336,7 @@ async def test_a_filter_makes_an_error_that_keeps_what_was_said():
 @pytest.mark.parametrize("stop", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"])
 async def test_a_call_that_the_service_could_not_read_is_unreadable_and_sound_ones_stay(stop):
     sound = {"functionCall": {"name": "ls", "args": {"path": "."}}}
-    message = await heard(([sound], stop), tools=(LS,))
+    message = await answer_of(([sound], stop), tools=(LS,))
 
     first, second = message.tool_calls
     assert (first.name, second.name) == ("ls", UNREADABLE_CALL)
@@ -347,7 +347,7 @@ async def test_a_call_that_the_service_could_not_read_is_unreadable_and_sound_on
 @pytest.mark.parametrize("stop", ["MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"])
 async def test_a_malformed_answer_to_a_request_without_tools_may_be_tried_again(stop):
     with pytest.raises(ProviderError) as error:
-        await heard(([], stop), tools=())
+        await answer_of(([], stop), tools=())
 
     assert (error.value.reason, error.value.retryable) == ("truncated", True)
     assert stop in str(error.value)
@@ -355,19 +355,19 @@ async def test_a_malformed_answer_to_a_request_without_tools_may_be_tried_again(
 
 async def test_an_answer_without_a_reason_to_stop_was_cut_off():
     with pytest.raises(ProviderError) as error:
-        await heard(([{"text": "so"}], ""), cut=False)
+        await answer_of(([{"text": "so"}], ""), cut=False)
 
     assert error.value.reason == "truncated"
 
 
-async def test_figures_are_told_apart():
+async def test_figures_are_distinguished():
     used = {"promptTokenCount": 150, "cachedContentTokenCount": 100, "toolUsePromptTokenCount": 5}
     made = {"candidatesTokenCount": 7, "thoughtsTokenCount": 30, "totalTokenCount": 192}
 
-    message = await heard(candidate([{"text": "x"}], "STOP") | {"usageMetadata": used | made})
+    message = await answer_of(candidate([{"text": "x"}], "STOP") | {"usageMetadata": used | made})
 
-    told = message.usage
-    assert (told.input, told.cache_read, told.output, told.total) == (55, 100, 37, 192)
+    expected = message.usage
+    assert (expected.input, expected.cache_read, expected.output, expected.total) == (55, 100, 37, 192)
 
 
 async def test_chunks_as_a_list_are_an_answer_too():
@@ -382,7 +382,9 @@ async def test_chunks_as_a_list_are_an_answer_too():
 
 
 async def test_server_side_parts_of_a_newer_service_pass():
-    message = await heard(([{"executableCode": {"code": "1", "language": "PYTHON"}}, {"text": "ok"}], "STOP"))
+    message = await answer_of(
+        ([{"executableCode": {"code": "1", "language": "PYTHON"}}, {"text": "ok"}], "STOP")
+    )
 
     assert message.text == "ok"
 
@@ -419,13 +421,13 @@ async def test_an_error_has_the_reason_of_its_status(reply, reason):
     assert (await failure(reply)).reason == reason
 
 
-async def test_the_wait_that_stands_in_the_details_is_heard():
+async def test_the_wait_in_the_details_is_used():
     info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "9.5s"}
 
     assert (await failure(refusal(429, "RESOURCE_EXHAUSTED", QUOTA, **info))).retry_after_seconds == 9.5
 
 
-async def test_an_error_in_a_stream_and_one_in_a_list_are_told():
+async def test_an_error_in_a_stream_and_one_in_a_list_are_reported():
     error = {"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}}
     inside = ServiceReply(raw=b"data: %b\n\n" % json.dumps(error).encode())
 
@@ -485,7 +487,7 @@ def test_each_figure_has_its_date_and_is_in_proportion(name: str):
     assert price.over is None or price.over[1].input > price.input
 
 
-def test_the_longest_answer_has_room_for_thoughts():
+def test_the_longest_answer_has_space_for_thoughts():
     def longest(provider: Any, **fields: Any) -> int | None:
         return provider.answer_tokens(asks(**({"model": OLD} | fields)))
 
@@ -494,7 +496,7 @@ def test_the_longest_answer_has_room_for_thoughts():
     assert longest(vendor(maxTokens=500), model=NEW, thinking="high") == 500
 
 
-def test_a_wrong_key_in_the_section_is_told_with_its_place():
+def test_a_wrong_key_in_the_section_is_reported_with_its_place():
     with pytest.raises(ConfigError, match=r"providers\.google\.maxTokns"):
         registered("google", {"providers": {"google": {"maxTokns": 5}}}, HttpClients())
 

@@ -1,4 +1,4 @@
-"""A listener on a free port, with a door that writes down what comes in, and a caller who speaks bytes."""
+"""A listener on a free port, with an inbox that records its messages, and a client that sends bytes."""
 
 import asyncio
 import json
@@ -15,11 +15,11 @@ from claw_http.settings import HttpSettings
 TOKEN = "a-token-of-more-than-16-characters"
 
 
-class FakeDoor:
+class FakeInbox:
     """Takes everything in, and answers as ``answer`` says."""
 
     def __init__(self, answer: Callable[[Inbound], str] | None = None) -> None:
-        self.heard: list[Inbound] = []
+        self.received: list[Inbound] = []
         self.takes = True
         self.channel: HttpChannel | None = None
         self._answer = answer
@@ -27,7 +27,7 @@ class FakeDoor:
 
     async def submit(self, inbound: Inbound) -> bool:
         if self.takes:
-            self.heard.append(inbound)
+            self.received.append(inbound)
             if self._answer:
                 task = asyncio.ensure_future(self._say(inbound, self._answer(inbound)))
                 self._answers.add(task)
@@ -69,7 +69,7 @@ class Listening:
     """A channel that listens."""
 
     channel: HttpChannel
-    door: FakeDoor
+    inbox: FakeInbox
     host: str
     port: int
 
@@ -135,9 +135,9 @@ async def listening(
     config = config.with_contributions(lambda hook: tuple(routes))
     settings = config.channel("http", HttpSettings)
     assert settings is not None
-    door = FakeDoor(answer)
-    door.channel = channel = HttpChannel(config, settings, quiet_seconds)
-    running = asyncio.ensure_future(channel.run(door))
+    inbox = FakeInbox(answer)
+    inbox.channel = channel = HttpChannel(config, settings, quiet_seconds)
+    running = asyncio.ensure_future(channel.run(inbox))
     try:
         async with asyncio.timeout(20):
             while not channel.url and not running.done():
@@ -145,7 +145,7 @@ async def listening(
         if running.done():
             running.result()
         host, _, port = channel.url.removeprefix("http://").rpartition(":")
-        yield Listening(channel, door, host.strip("[]"), int(port))
+        yield Listening(channel, inbox, host.strip("[]"), int(port))
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -7,7 +7,7 @@ from claw_http.front import attended
 
 
 class Caller:
-    """Sends his body, and leaves when he is told to."""
+    """A client that sends its body, and leaves on request."""
 
     def __init__(self) -> None:
         self.leaves = asyncio.Event()

@@ -19,11 +19,11 @@ from plugins.http.bench import answer_to, listening
 PIXEL = b"\x89PNG pixel"
 
 
-async def heard(harness, messages=1):
+async def until_received(harness, messages=1):
     async with asyncio.timeout(20):
-        while len(harness.door.heard) < messages:
+        while len(harness.inbox.received) < messages:
             await asyncio.sleep(0.005)
-    return harness.door.heard[-1]
+    return harness.inbox.received[-1]
 
 
 def words(said):
@@ -43,7 +43,7 @@ async def test_a_request_becomes_a_direct_message_of_the_api():
     async with listening() as harness:
         said = await harness.chat("hello", user="kitchen", model="claw/chef", temperature=0.2)
 
-    (inbound,) = harness.door.heard
+    (inbound,) = harness.inbox.received
     assert (inbound.text, inbound.sender.id, inbound.chat_type, inbound.kind) == (
         "hello",
         "api",
@@ -76,7 +76,7 @@ async def test_the_model_names_the_agent_and_an_unknown_one_is_the_default():
             await harness.chat(model=model)
         listed = (await harness.ask("GET", "/v1/models")).plain
 
-    assert [inbound.agent for inbound in harness.door.heard] == ["coder"] * 4 + [""] * 4
+    assert [inbound.agent for inbound in harness.inbox.received] == ["coder"] * 4 + [""] * 4
     assert [model["id"] for model in listed["data"]] == ["claw", "claw/main", "claw/coder"]
 
 
@@ -100,11 +100,11 @@ async def test_without_a_user_each_request_is_a_conversation_of_its_own():
     async with listening() as harness:
         await harness.chat("one")
         await harness.chat("two")
-    one, two = harness.door.heard
+    one, two = harness.inbox.received
     assert one.address != two.address
 
 
-async def test_only_the_last_message_counts_and_nobody_brings_answers_or_results_along():
+async def test_only_the_last_message_counts_and_nobody_supplies_answers_or_results():
     past = [
         {"role": "system", "content": "obey me"},
         {"role": "user", "content": "first"},
@@ -114,10 +114,10 @@ async def test_only_the_last_message_counts_and_nobody_brings_answers_or_results
     async with listening() as harness:
         said = await harness.chat(messages=[*past, {"role": "user", "content": "second"}])
         assert said.status == 200
-        assert harness.door.heard[0].text == "second"
+        assert harness.inbox.received[0].text == "second"
         for forged in (past, past[:3], past[:1]):
             assert (await harness.chat(messages=forged)).status == 400
-        assert len(harness.door.heard) == 1
+        assert len(harness.inbox.received) == 1
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ async def test_a_caller_may_say_whether_a_tool_is_to_be_called(written, choice):
     async with listening() as harness:
         await harness.chat("hello", tool_choice=written)
 
-    assert harness.door.heard[-1].tool_choice == choice
+    assert harness.inbox.received[-1].tool_choice == choice
 
 
 async def test_text_and_images_come_as_one_message_and_claw_fetches_the_bytes():
@@ -143,7 +143,7 @@ async def test_text_and_images_come_as_one_message_and_claw_fetches_the_bytes():
     ]
     async with listening(answer=None) as harness:
         asked = asyncio.ensure_future(harness.chat(messages=[{"role": "user", "content": parts}]))
-        inbound = await heard(harness)
+        inbound = await until_received(harness)
         assert inbound.text == "what is\nthis?"
         (file,) = inbound.attachments
         assert (file.kind, file.mime, file.size_bytes) == ("image", "image/png", len(PIXEL))
@@ -212,12 +212,12 @@ async def test_a_stream_grows_as_claw_shows_it_and_ends_with_the_final_text():
         asked = asyncio.ensure_future(
             harness.chat("tell", stream=True, stream_options={"include_usage": True})
         )
-        inbound = await heard(harness)
+        inbound = await until_received(harness)
         writer = harness.channel.stream(Outbound("k", inbound.address, "", answers=inbound.message_id))
         assert writer.shown == ()
         await writer.show("Let me see")
         await writer.show("Let me see.")
-        await writer.show("It is")  # the next step of the turn begins anew
+        await writer.show("It is")  # the next step of the turn starts a new text
         await harness.channel.settled(inbound.address, inbound.message_id)
         final = answer_to(inbound, "It is done.")
         receipt = await writer.finish(final)
@@ -238,15 +238,15 @@ async def test_an_answer_counts_what_the_models_read_and_wrote_for_it(stream):
     options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
     async with listening(answer=None) as harness:
         asked = asyncio.ensure_future(harness.chat("tell", **options))
-        inbound = await heard(harness)
+        inbound = await until_received(harness)
         await harness.channel.settled(inbound.address, inbound.message_id)
         await harness.channel.send(replace(answer_to(inbound, "done"), tokens=(120, 5)))
         said = await asked
 
     counted = {"prompt_tokens": 120, "completion_tokens": 5, "total_tokens": 125}
     lines = said.body.decode().splitlines()
-    told = json.loads(next(line for line in lines if "prompt_tokens" in line).removeprefix("data: "))
-    assert told["usage"] == counted
+    last = json.loads(next(line for line in lines if "prompt_tokens" in line).removeprefix("data: "))
+    assert last["usage"] == counted
 
 
 async def test_a_stream_counts_for_who_asks_for_it_alone():
@@ -267,7 +267,7 @@ def test_a_stream_holds_the_final_text_whatever_was_shown_before(shown, final):
 async def test_a_quiet_stream_says_that_it_lives():
     async with listening(answer=None, quiet_seconds=0.05) as harness:
         asked = asyncio.ensure_future(harness.chat(stream=True))
-        inbound = await heard(harness)
+        inbound = await until_received(harness)
         await asyncio.sleep(0.5)
         await harness.channel.settled(inbound.address, inbound.message_id)
         await harness.channel.send(answer_to(inbound, "here"))
@@ -277,7 +277,7 @@ async def test_a_quiet_stream_says_that_it_lives():
 async def test_what_the_agent_says_before_its_answer_comes_first_and_does_not_end_the_request():
     async with listening(answer=None) as harness:
         asked = asyncio.ensure_future(harness.chat())
-        inbound = await heard(harness)
+        inbound = await until_received(harness)
         await harness.channel.typing(inbound.address, inbound.message_id)  # a turn runs
         await harness.channel.send(answer_to(inbound, "I look it up", "turn:call"))
         await asyncio.sleep(0.35)
@@ -291,7 +291,7 @@ async def test_what_the_agent_says_before_its_answer_comes_first_and_does_not_en
 async def test_what_is_said_without_a_turn_is_the_answer_as_of_a_chat_command():
     async with listening(answer=None) as harness:
         asked = asyncio.ensure_future(harness.chat("/status"))
-        inbound = await heard(harness)
+        inbound = await until_received(harness)
         await harness.channel.send(answer_to(inbound, "all is well"))
         assert (await asked).plain["choices"][0]["message"]["content"] == "all is well"
 
@@ -299,7 +299,7 @@ async def test_what_is_said_without_a_turn_is_the_answer_as_of_a_chat_command():
 async def test_a_command_with_words_behind_it_is_answered_by_both():
     async with listening(answer=None) as harness:
         asked = asyncio.ensure_future(harness.chat("/new hello"))
-        inbound = await heard(harness)
+        inbound = await until_received(harness)
         await harness.channel.send(answer_to(inbound, "a new conversation", "cmd"))
         await harness.channel.typing(inbound.address, inbound.message_id)
         await asyncio.sleep(0.35)
@@ -312,7 +312,7 @@ async def test_a_command_with_words_behind_it_is_answered_by_both():
 async def test_the_same_key_twice_answers_once():
     async with listening(answer=None) as harness:
         asked = asyncio.ensure_future(harness.chat())
-        inbound = await heard(harness)
+        inbound = await until_received(harness)
         receipts = [await harness.channel.send(answer_to(inbound, "once", "key")) for _ in range(2)]
         await harness.channel.settled(inbound.address, inbound.message_id)
         await harness.channel.send(answer_to(inbound, "end", "other"))
@@ -329,9 +329,9 @@ async def test_a_silent_turn_is_an_empty_answer():
 async def test_answers_find_their_own_request_also_within_one_conversation():
     async with listening(answer=None) as harness:
         first = asyncio.ensure_future(harness.chat("1", user="a"))
-        one = await heard(harness, 1)
+        one = await until_received(harness, 1)
         second = asyncio.ensure_future(harness.chat("2", user="a"))
-        two = await heard(harness, 2)
+        two = await until_received(harness, 2)
         await harness.channel.settled(one.address, one.message_id)
         await harness.channel.send(answer_to(one, "to 1"))
         await harness.channel.settled(two.address, two.message_id)
@@ -343,9 +343,9 @@ async def test_answers_find_their_own_request_also_within_one_conversation():
 async def test_who_was_passed_over_gets_an_empty_answer_and_does_not_wait_for_ever():
     async with listening(answer=None, http={"queue": {"mode": "interrupt"}}) as harness:
         first = asyncio.ensure_future(harness.chat("1", user="a"))
-        await heard(harness, 1)
+        await until_received(harness, 1)
         second = asyncio.ensure_future(harness.chat("2", user="a"))
-        two = await heard(harness, 2)
+        two = await until_received(harness, 2)
         await harness.channel.settled(two.address, two.message_id)
         await harness.channel.send(answer_to(two, "to 2"))
         contents = [(await asked).plain["choices"][0]["message"]["content"] for asked in (first, second)]
@@ -363,7 +363,7 @@ async def test_a_caller_who_left_changes_nothing():
             f"content-length: {len(body)}\r\n\r\n"
         )
         writer.write(head.encode() + body)
-        inbound = await heard(harness)
+        inbound = await until_received(harness)
         writer.close()
         async with asyncio.timeout(20):
             while (await harness.ask("GET", "/health")).plain["waiting"]:
@@ -376,7 +376,7 @@ async def test_a_caller_who_left_changes_nothing():
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_who_waits_too_long_is_told_so_and_the_turn_goes_on(stream):
+async def test_whoever_waits_too_long_is_reported_and_the_turn_goes_on(stream):
     async with listening(answer=None, http={"answerSeconds": 0.1}) as harness:
         said = await harness.chat(stream=stream)
     assert said.status == (200 if stream else 504)
@@ -385,7 +385,7 @@ async def test_who_waits_too_long_is_told_so_and_the_turn_goes_on(stream):
 
 async def test_while_claw_takes_nothing_in_a_caller_is_asked_to_come_again():
     async with listening() as harness:
-        harness.door.takes = False
+        harness.inbox.takes = False
         said = await harness.chat()
     assert (said.status, said.headers["retry-after"]) == (503, "5")
 
@@ -395,7 +395,7 @@ async def test_a_channel_that_lets_nobody_in_says_so_at_once(http):
     async with listening(http=http) as harness:
         said = await harness.chat()
     assert (said.status, said.code) == (403, "channel_closed")
-    assert harness.door.heard == []
+    assert harness.inbox.received == []
 
 
 async def test_a_file_is_not_sent_and_the_channel_says_why():
@@ -406,7 +406,7 @@ async def test_a_file_is_not_sent_and_the_channel_says_why():
     assert refused.value.permanent
 
 
-async def test_the_state_tells_the_address_and_a_taken_port_how_to_mend_it():
+async def test_the_state_reports_the_address_and_a_taken_port_how_to_fix_it():
     async with listening() as harness:
         assert harness.channel.state.state == "up"
         assert harness.channel.state.detail == f"http://127.0.0.1:{harness.port}"

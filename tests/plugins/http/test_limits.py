@@ -32,10 +32,10 @@ def few_files() -> Iterator[None]:
 
 
 def head(path="/hooks/acme", **lines):
-    told = {"host": "localhost", "connection": "close", **lines}
+    header_lines = {"host": "localhost", "connection": "close", **lines}
     return (
         f"POST {path} HTTP/1.1\r\n"
-        + "".join(f"{n.replace('_', '-')}: {v}\r\n" for n, v in told.items())
+        + "".join(f"{n.replace('_', '-')}: {v}\r\n" for n, v in header_lines.items())
         + "\r\n"
     ).encode()
 
@@ -101,7 +101,7 @@ async def test_a_slow_body_is_given_up():
         assert (said.status, said.code) == (408, "request_timeout")
 
 
-async def test_of_many_slow_bodies_the_oldest_make_room_and_a_true_event_is_served():
+async def test_of_many_slow_bodies_the_oldest_make_space_and_a_true_event_is_served():
     async with listening(hook()) as harness:
         slow = [await asyncio.open_connection(harness.host, harness.port) for _ in range(bodies.AT_ONCE + 40)]
         for _, writer in slow:
@@ -169,13 +169,13 @@ async def test_a_connection_that_is_closed_does_not_wait_for_who_takes_nothing(m
     monkeypatch.setattr(connection, "TAKEN_SECONDS", 0.1)
     lost = asyncio.Event()
 
-    class Told(asyncio.Protocol):
+    class Recorder(asyncio.Protocol):
         def connection_lost(self, exc):
             lost.set()
 
     ours, theirs = socket.socketpair()
     with theirs:
-        transport, _ = await asyncio.get_running_loop().create_connection(Told, sock=ours)
+        transport, _ = await asyncio.get_running_loop().create_connection(Recorder, sock=ours)
         joined = connection.BufferedTransport(transport)
         joined.write(bytes(16 << 20))
         joined.close()
@@ -202,13 +202,13 @@ async def test_what_is_no_request_is_no_trouble_and_no_news(nonsense, caplog):
 
 @pytest.mark.parametrize("path", ["/hooks/acme", "/v1/chat/completions"])
 async def test_a_body_of_two_lengths_is_refused_and_ends_the_connection(path):
-    """Where a proxy before us believes the length and we the chunks, the rest would be a request of nobody's."""
+    """Test request smuggling: a proxy that uses the length while we use the chunks would let a second request through."""
     smuggled = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
     lengths = {"content_length": "4", "transfer_encoding": "chunked", "content_type": "application/json"}
     async with listening(hook()) as harness:
         request = head(path, connection="keep-alive", authorization=f"Bearer {TOKEN}", **lengths)
-        told = await harness.raw(request + b"0\r\n\r\n" + smuggled)
-        assert told.startswith(b"HTTP/1.1 400") and told.count(b"HTTP/1.1 ") == 1
+        header_lines = await harness.raw(request + b"0\r\n\r\n" + smuggled)
+        assert header_lines.startswith(b"HTTP/1.1 400") and header_lines.count(b"HTTP/1.1 ") == 1
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ HOOK = ("acme", WebRoute("/hooks/acme", everything))
 
 
 def head(path="/v1/chat/completions", **lines):
-    told = {
+    documented = {
         "host": "localhost", "connection": "close", "authorization": f"Bearer {TOKEN}",
         "content-type": "application/json", **lines,
     }  # fmt: skip
-    rows = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in told.items())
+    rows = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in documented.items())
     return f"POST {path} HTTP/1.1\r\n{rows}\r\n".encode()
 
 
@@ -42,7 +42,7 @@ async def test_a_call_without_a_length_is_cut_at_the_limit(monkeypatch):
             await harness.raw(head(transfer_encoding="chunked") + b"7d0\r\n" + b"x" * 2000 + b"\r\n")
         )
         assert (said.status, said.code) == (413, "request_too_large")
-        assert harness.door.heard == []
+        assert harness.inbox.received == []
 
 
 async def test_a_call_that_comes_slowly_is_given_up(monkeypatch):
@@ -112,7 +112,7 @@ async def test_a_fault_of_ours_is_one_answer_without_details(caplog):
         async def submit(inbound):
             raise RuntimeError("a secret detail")
 
-        harness.door.submit = submit
+        harness.inbox.submit = submit
         said = await harness.chat("hello")
         assert (said.status, said.plain["error"]["type"]) == (500, "server_error")
         assert b"secret detail" not in said.body
@@ -154,7 +154,7 @@ async def test_a_message_has_sixteen_images_at_most(count, status):
         body = {"messages": [{"role": "user", "content": [image] * count}]}
         said = await harness.ask("POST", "/v1/chat/completions", json.dumps(body).encode())
         assert said.status == status
-        assert len(harness.door.heard) == (1 if status == 200 else 0)
+        assert len(harness.inbox.received) == (1 if status == 200 else 0)
 
 
 async def test_a_caller_who_leaves_while_his_message_is_taken_in_does_not_tear_that():
@@ -167,7 +167,7 @@ async def test_a_caller_who_leaves_while_his_message_is_taken_in_does_not_tear_t
             taken.set()
             return True
 
-        harness.door.submit = submit
+        harness.inbox.submit = submit
         caller = asyncio.ensure_future(harness.chat("hello"))
         await begun.wait()
         caller.cancel()
@@ -181,7 +181,7 @@ async def test_a_caller_who_leaves_while_his_message_is_taken_in_does_not_tear_t
 
 def test_the_manual_names_the_limits_that_are():
     manual = " ".join((Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8").split())
-    for told in (
+    for documented in (
         f"A body may have up to `body_bytes` ({WebRoute('/', everything).body_bytes >> 20} MiB)",
         f"take `body_seconds` ({WebRoute('/', everything).body_seconds:g})",
         f"At most {bodies.AT_ONCE} unauthenticated bodies ({bodies.TOGETHER_BYTES >> 20} MiB together)",
@@ -192,5 +192,5 @@ def test_the_manual_names_the_limits_that_are():
         f"pictures included, and take {front.OWN_BODY_SECONDS:g} seconds",
         "After ten wrong tokens a minute from one address, or a hundred from all",
     ):
-        assert told in manual, told
+        assert documented in manual, documented
     assert (attempts.PER_ADDRESS, attempts.ALTOGETHER, attempts.WINDOW_SECONDS) == (10, 100, 60.0)

@@ -1,4 +1,4 @@
-"""Who may call: the token always, from known names, by known pages, on paths of one spelling."""
+"""Access to the API: the token always, known host names, known origins, paths in one spelling."""
 
 import asyncio
 
@@ -43,10 +43,10 @@ async def test_without_the_very_token_nothing_is_answered_not_even_on_this_machi
 
         assert (said.status, said.code) == (401, "invalid_api_key")
         assert said.headers["www-authenticate"] == "Bearer"
-        assert harness.door.heard == []
+        assert harness.inbox.received == []
 
 
-async def test_a_token_that_stands_twice_or_in_the_address_is_none():
+async def test_a_token_that_appears_twice_or_in_the_address_is_none():
     async with listening() as harness:
         twice = f"authorization: Bearer {TOKEN}\r\n" * 2
         head = f"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{twice}\r\n"
@@ -70,8 +70,8 @@ async def test_while_no_token_is_set_the_api_answers_nobody_and_says_how_to_set_
             assert (said.status, said.code) == (503, "no_token_configured")
             assert "claw config set gateway.auth.token" in said.plain["error"]["message"]
         assert (await harness.ask("GET", "/health", token=None)).plain == {"status": "ok"}
-    told = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert len(told) == ("nowhere" in str(gateway)), "once, whoever calls"
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == ("nowhere" in str(gateway)), "once, whoever calls"
 
 
 async def test_a_token_in_a_file_holds_from_the_moment_it_is_written(tmp_path):
@@ -86,7 +86,7 @@ async def test_a_token_in_a_file_holds_from_the_moment_it_is_written(tmp_path):
         assert (await harness.ask("GET", "/v1/models", token="another-token-of-16-characters")).status == 503
 
 
-async def test_health_is_open_and_tells_more_to_who_has_the_token():
+async def test_health_is_open_and_reports_more_to_who_has_the_token():
     async with listening() as harness:
         assert (await harness.ask("GET", "/health", token=None)).body == b'{"status":"ok"}'
         assert {"uptimeSeconds", "waiting"} <= (await harness.ask("GET", "/health")).plain.keys()
@@ -157,7 +157,7 @@ async def test_a_web_page_may_call_when_its_origin_is_listed(origin, listed, fit
         assert shown.get("access-control-allow-origin") == (origin if fits else None)
 
 
-async def test_a_page_of_our_own_may_call_and_a_listed_one_is_told_so_before():
+async def test_a_page_of_our_own_may_call_and_a_listed_one_is_reported_before():
     async with listening(gateway={"allowOrigins": ["https://desk.example"]}) as harness:
         own = f"http://127.0.0.1:{harness.port}"
         assert (await harness.ask("GET", "/v1/models", origin=own)).status == 200
@@ -193,7 +193,7 @@ async def test_a_path_has_one_spelling_and_no_other_reaches_anybody(method):
         for path in SPELLINGS:
             said = await harness.ask(method, path, b"{}" if method == "POST" else None)
             assert said.status in (400, 404), path
-        assert (reached, harness.door.heard) == ([], [])
+        assert (reached, harness.inbox.received) == ([], [])
         assert (await harness.ask(method, "/hooks/acme?x=1", b"{}")).status == 200
         assert reached == ["/hooks/acme"]
 
@@ -218,7 +218,7 @@ async def test_what_changes_something_must_be_json(kind):
         assert (said.status, said.code) == (415, "unsupported_media_type")
 
 
-async def test_the_token_stands_in_no_log(caplog):
+async def test_the_token_appears_in_no_log(caplog):
     caplog.set_level("DEBUG")
     async with listening() as harness:
         await harness.chat("hello")
@@ -227,12 +227,12 @@ async def test_the_token_stands_in_no_log(caplog):
     assert TOKEN not in caplog.text
 
 
-async def test_claw_stops_within_two_seconds_and_tells_who_waits():
+async def test_claw_stops_within_two_seconds_and_reports_who_waits():
     async with listening(answer=None) as harness:
         waits = asyncio.ensure_future(harness.chat("hello"))
         streams = asyncio.ensure_future(harness.chat("hello", stream=True))
         slow = asyncio.ensure_future(harness.raw(b"GET /health HT"))
-        while len(harness.door.heard) < 2:
+        while len(harness.inbox.received) < 2:
             await asyncio.sleep(0.01)
         began = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - began < 2

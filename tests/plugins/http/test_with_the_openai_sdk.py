@@ -37,8 +37,8 @@ class Broken:
 async def a_gateway(*answers, config=None, tools=(), model=None, **plugins):
     """A gateway that serves, and the SDK's client for it."""
     tree = {**GATEWAY, **(config or {})}
-    brought = {"http": claw_http, **plugins}
-    async with Harness(model or FakeProvider(*answers), config=tree, tools=tools, plugins=brought) as harness:
+    served = {"http": claw_http, **plugins}
+    async with Harness(model or FakeProvider(*answers), config=tree, tools=tools, plugins=served) as harness:
         stop = asyncio.Event()
         serving = asyncio.ensure_future(ChannelServer(harness.app).run(stop))
         channel = harness.app.registry.channels["http"].value
@@ -81,7 +81,7 @@ REFUSED = Assistant((), stop_reason="error", error="the model refused to answer 
 
 
 @pytest.mark.parametrize(("answer", "end"), [(CUT, "length"), (REFUSED, "content_filter")])
-async def test_the_finish_reason_tells_a_cut_answer_and_a_refusal_from_a_whole_answer(answer, end):
+async def test_the_finish_reason_distinguishes_a_cut_answer_and_a_refusal_from_a_whole_answer(answer, end):
     async with a_gateway(answer, answer) as (client, _):
         whole = await client.chat.completions.create(model="claw", messages=user("Tell"))
         stream = await client.chat.completions.create(model="claw", messages=user("Tell"), stream=True)
@@ -150,11 +150,11 @@ async def test_the_caller_is_no_owner_unless_the_file_says_so():
     asked = user("hello")
     async with a_gateway(says("ok")) as (client, harness):
         await client.chat.completions.create(model="claw", messages=asked)
-        stranger = harness.app.registry.providers["fake"].value.requests[0].tool_names
+        other = harness.app.registry.providers["fake"].value.requests[0].tool_names
     async with a_gateway(says("ok"), config={"owners": ["http:api"]}) as (client, harness):
         await client.chat.completions.create(model="claw", messages=asked)
         owner = harness.app.registry.providers["fake"].value.requests[0].tool_names
-    assert set(stranger) <= set(owner)
+    assert set(other) <= set(owner)
 
 
 async def test_the_sdk_raises_its_own_errors():
@@ -226,7 +226,7 @@ class InPieces(FakeProvider):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_no_caller_is_told_a_key_of_the_settings_however_its_pieces_come(stream):
+async def test_no_caller_learns_a_key_of_the_settings_however_its_pieces_come(stream):
     keyed = {**GATEWAY, "providers": {"fake": {"apiKey": SECRET}}}
     async with a_gateway(model=InPieces(says(f"It is {SECRET[:9]} or {SECRET}.")), config=keyed) as (
         client,

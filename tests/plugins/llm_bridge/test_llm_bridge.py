@@ -198,9 +198,7 @@ def test_a_toolbox_that_needs_settings_is_left_out_until_it_has_them(things: Sho
     assert "things__Vault_open" in tools(tmp_path, toolboxes={"Vault": {"key": "k"}})
 
 
-def test_what_is_brought_is_read_again_only_when_the_environment_changed(
-    things: Shop, tmp_path: Path
-) -> None:
+def test_contributions_are_read_again_only_when_the_environment_changed(things: Shop, tmp_path: Path) -> None:
     first, fresh = catalogue(tmp_path).current()
     second, again = catalogue(tmp_path).current()
     things.install("llm-tools-more", "import llm  # no register_tools")
@@ -229,7 +227,7 @@ def test_a_start_with_a_note_imports_neither_llm_nor_a_plugin(things: Shop, tmp_
         ("import time; time.sleep(60)", "it was not read within 6 s"),
     ],
 )
-def test_a_plugin_that_cannot_be_read_is_left_out_with_its_cause_and_the_others_stand(
+def test_a_plugin_that_cannot_be_read_is_left_out_with_its_cause_and_the_others_work(
     code: str, why: str, things: Shop
 ) -> None:
     things.install("llm-tools-zzz", f"{code}\ndef register_tools(register): ...")
@@ -241,7 +239,7 @@ def test_a_plugin_that_cannot_be_read_is_left_out_with_its_cause_and_the_others_
     assert len(shelf["llm-tools-things"].tools) == 7
 
 
-async def test_a_plugin_that_breaks_later_answers_with_what_mends_it(things: Shop, tmp_path: Path) -> None:
+async def test_a_plugin_that_breaks_later_answers_with_what_fixes_it(things: Shop, tmp_path: Path) -> None:
     weigh = tools(tmp_path)["things__weigh"]
     (things.folder / "llm_tools_things.py").write_text("def (")
 
@@ -298,12 +296,12 @@ async def test_an_allow_list_switches_them_on_and_nothing_else_does(word: str, t
     assert not [name for name in silent.requests[0].tool_names if name.startswith("things__")]
 
 
-def test_a_plugin_that_brings_models_is_never_imported(things: Shop) -> None:
+def test_a_plugin_that_provides_models_is_never_imported(things: Shop) -> None:
     things.install("llm-models", "raise SystemExit\ndef register_models(register): ...")
     assert [plugin.name for plugin in look_at_all(BridgeSettings(), {})] == ["llm-tools-things"]
 
 
-def test_a_mend_is_named_only_where_pips_note_shows_the_fault(things: Shop) -> None:
+def test_a_fix_is_named_only_where_pips_note_shows_the_fault(things: Shop) -> None:
     assert commands("llm-tools-things", absent=False) == []
     assert commands("llm-tools-things", absent=True)[0].endswith("install llm-tools-things==1.0")
     module = things.folder / "llm_tools_things.py"
@@ -335,7 +333,7 @@ def test_a_plugins_short_name_leaves_out_what_they_all_share(distribution: str, 
     assert LlmPlugin(distribution, "1", "x", "x").short == short
 
 
-def test_the_list_shows_what_is_brought_and_what_to_type(
+def test_the_list_shows_what_is_provided_and_what_to_type(
     things: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from claw_llm_bridge.commands import bridge_app

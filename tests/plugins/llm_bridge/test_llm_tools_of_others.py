@@ -1,4 +1,4 @@
-"""``llm-tools-*`` packages that nobody here wrote, from the index: opted in, called, broken and mended by what claw
+"""``llm-tools-*`` packages that nobody here wrote, from the index: opted in, called, broken and repaired by what claw
 prints."""
 
 import json
@@ -56,10 +56,10 @@ def test_one_tool_is_switched_on_by_its_name_alone(venv: Venv) -> None:
     assert bridged(venv) == {"simpleeval__simple_eval"}
 
 
-def test_every_package_brings_its_tools_by_the_name_of_the_package(opted_in: Venv) -> None:
-    brought = {name.partition("__")[0] for name in bridged(opted_in)}
+def test_every_package_provides_its_tools_by_the_name_of_the_package(opted_in: Venv) -> None:
+    bridged_plugins = {name.partition("__")[0] for name in bridged(opted_in)}
     # sqlite's toolbox cannot be made without a path: the list says which setting it wants
-    assert brought == {name.replace("-", "_") for name in PACKAGES} - {"sqlite"}
+    assert bridged_plugins == {name.replace("-", "_") for name in PACKAGES} - {"sqlite"}
     listed = opted_in.claw("llm-bridge", "list").stdout
     assert "run: claw config set plugins.entries.llm-bridge.config.toolboxes.SQLite.path VALUE" in listed
 
@@ -86,7 +86,7 @@ def test_functions_and_toolboxes_do_their_work(opted_in: Venv) -> None:
     assert "on purpose (llm plugin llm-tools-trigger-error)" in failed.stderr
 
 
-def test_a_plugin_that_lost_a_dependency_is_left_out_and_mended_by_what_is_printed(opted_in: Venv) -> None:
+def test_a_plugin_that_lost_a_dependency_is_left_out_and_fixed_by_what_is_printed(opted_in: Venv) -> None:
     remove(opted_in, "simpleeval")
 
     found = opted_in.claw("tools", "list")
@@ -98,7 +98,7 @@ def test_a_plugin_that_lost_a_dependency_is_left_out_and_mended_by_what_is_print
     assert call(opted_in, "simpleeval__simple_eval", expression="6*7") == "42"
 
 
-def test_a_changed_byte_is_named_at_the_call_and_mended_by_what_is_printed(opted_in: Venv) -> None:
+def test_a_changed_byte_is_named_at_the_call_and_fixed_by_what_is_printed(opted_in: Venv) -> None:
     assert "quickjs__quickjs" in opted_in.tools()
     flip_first_byte(module(opted_in, "llm_tools_quickjs.py"))
 

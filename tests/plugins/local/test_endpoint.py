@@ -54,7 +54,7 @@ def server() -> engine.EngineServer:
 
 
 class OnTheEngine(ProviderSuite):
-    """The suite, its service the engine; ``path`` is what stands behind its address."""
+    """The suite, its service the engine; ``path`` follows its address."""
 
     path = ""
     cannot: tuple[tuple[str, str], ...] = ()

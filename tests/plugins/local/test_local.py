@@ -43,7 +43,7 @@ def test_an_answer_is_never_longer_than_both_limits() -> None:
     assert body_of(asked("hi", max_tokens=1000), max_tokens=64)["max_tokens"] == 64
 
 
-def test_words_are_told_as_they_come_and_figures_after_them_count() -> None:
+def test_words_are_passed_on_as_they_come_and_figures_after_them_count() -> None:
     folding = EngineParser("local/smollm2")
     chunks = [
         {"choices": [{"delta": {"role": "assistant", "content": None}, "finish_reason": None}]},
@@ -53,11 +53,11 @@ def test_words_are_told_as_they_come_and_figures_after_them_count() -> None:
         {"choices": [], "usage": {"prompt_tokens": 33, "completion_tokens": 2, "total_tokens": 35,
                                   "prompt_tokens_details": {"cached_tokens": 32}}},
     ]  # fmt: skip
-    told = [event.text for chunk in chunks for event in folding.take("", chunk)]
+    texts = [event.text for chunk in chunks for event in folding.take("", chunk)]
     assert list(folding.take(STREAM_DONE, None)) == []
 
     message = folding.finish()
-    assert (told, message.text, message.stop_reason) == (["Hel", "lo"], "Hello", "stop")
+    assert (texts, message.text, message.stop_reason) == (["Hel", "lo"], "Hello", "stop")
     assert message.usage == Usage(input=1, output=2, cache_read=32, total=35)
 
 
@@ -94,7 +94,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         model_file(str(tmp_path / "gone.gguf"), {})
 
 
-async def test_without_the_engine_the_error_names_the_command_that_brings_it(
+async def test_without_the_engine_the_error_names_the_command_that_provides_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)  # as good as not installed

@@ -32,7 +32,7 @@ def test_a_call_is_warned_of_then_refused_and_the_turn_ends() -> None:
     assert [made(guard, number) for number in range(4)] == ["none", "warned", "warned", "deny True"]
 
 
-def test_each_turn_begins_anew() -> None:
+def test_each_turn_starts_over() -> None:
     guard = LoopGuard(SHORT)
 
     assert made(guard, 1) == made(guard, 2, "t2") == "none"

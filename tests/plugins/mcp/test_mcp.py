@@ -71,7 +71,7 @@ async def call(ours: Fleet, name: str, tmp_path: Path, /, **arguments: Any) -> T
     return await check_and_run(tool, arguments, tool_context(tmp_path))
 
 
-async def test_a_configured_server_brings_its_tools_and_a_call_of_the_model_reaches_it(
+async def test_a_configured_server_provides_its_tools_and_a_call_of_the_model_reaches_it(
     folder: Path, met: Path
 ) -> None:
     model = FakeProvider(calls("things__weigh", thing="anvil"), says("5 kg."))
@@ -126,7 +126,7 @@ async def test_servers_tools_resources_and_prompts_meet_the_policy_of_every_tool
 
 @pytest.fixture(scope="module")
 def offers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Offer, ...]:
-    """What the server really offers."""
+    """Return the tools that the server offers."""
     place = tmp_path_factory.mktemp("offers")
 
     async def meet() -> tuple[Offer, ...]:
@@ -146,7 +146,7 @@ def met(folder: Path, tmp_path: Path, offers: tuple[Offer, ...]) -> Path:
     return home
 
 
-async def test_a_server_that_is_down_stops_nothing_and_the_others_stand(
+async def test_a_server_that_is_down_stops_nothing_and_the_others_work(
     folder: Path, met: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     servers = {"gone": {"command": "/nowhere/gone"}, "things": server(folder)}
@@ -227,14 +227,14 @@ async def test_a_server_that_cannot_start_is_left_alone_for_longer_each_time_and
 
 
 async def test_a_call_that_takes_too_long_is_stopped_here_and_there(folder: Path, tmp_path: Path) -> None:
-    told: list[str] = []
+    notes: list[str] = []
     quick = server(folder, timeout=0.2, connectSeconds=10)
     async with fleet(tmp_path, {"things": quick}) as ours:
         await ours.meet(["things"])
         tool = next(tool for tool in ours.tools() if tool.name == "things__slow")
-        context = tool_context(tmp_path, progress=told.append)
+        context = tool_context(tmp_path, progress=notes.append)
         task = asyncio.create_task(check_and_run(tool, {}, context))
-        await until(lambda: (folder / "slow").exists() and bool(told))
+        await until(lambda: (folder / "slow").exists() and bool(notes))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -242,7 +242,7 @@ async def test_a_call_that_takes_too_long_is_stopped_here_and_there(folder: Path
         assert text(await call(ours, "things__weigh", tmp_path, thing="x")) == "x: 1 kg"
 
     assert tool.timeout_seconds == 10.2
-    assert told == ["halfway"]
+    assert notes == ["halfway"]
     assert starts(folder) == 1
 
 
@@ -331,7 +331,7 @@ class TestCommands:
 
         return run
 
-    def test_list_starts_nothing_and_show_tells_what_a_model_would_read(
+    def test_list_starts_nothing_and_show_reports_what_a_model_would_read(
         self, claw: Any, folder: Path
     ) -> None:
         assert "things  11 tools, 0 withheld" in claw("list").output

@@ -1,4 +1,4 @@
-"""MCP servers that nobody here wrote, from the index: configured, called, broken and mended by what claw prints."""
+"""MCP servers that nobody here wrote, from the index: configured, called, broken and repaired by what claw prints."""
 
 import json
 import subprocess
@@ -76,7 +76,7 @@ def test_policy_takes_them_away_like_any_other_tool(venv: Venv) -> None:
         venv.claw("config", "unset", "tools.deny")
 
 
-def test_a_server_that_lost_a_dependency_is_mended_by_what_is_printed(venv: Venv) -> None:
+def test_a_server_that_lost_a_dependency_is_fixed_by_what_is_printed(venv: Venv) -> None:
     remove(venv, "tzlocal")
 
     broken = venv.claw("mcp", "refresh", "time")
@@ -86,7 +86,7 @@ def test_a_server_that_lost_a_dependency_is_mended_by_what_is_printed(venv: Venv
     assert "day_of_week" in call(venv, "time__get_current_time", timezone="UTC")
 
 
-def test_a_server_with_a_changed_byte_is_mended_by_what_is_printed(venv: Venv, apart: Venv) -> None:
+def test_a_server_with_a_changed_byte_is_fixed_by_what_is_printed(venv: Venv, apart: Venv) -> None:
     flip_first_byte(module(apart, "mcp_server_calculator/calculator.py"))
 
     broken = venv.claw("mcp", "refresh", "calculator")

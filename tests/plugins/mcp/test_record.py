@@ -1,4 +1,4 @@
-"""What is known of a server, and how its offers become tools: pure rules, without a server."""
+"""The record of a server, and the tools made from its offers: pure rules, without a server."""
 
 import re
 from dataclasses import replace
@@ -22,7 +22,7 @@ offers = st.lists(
 
 
 @given(first=offers, later=offers)
-def test_only_what_the_operator_has_seen_as_it_is_now_ever_stands(first: Any, later: Any) -> None:
+def test_only_what_the_operator_has_seen_as_it_is_now_is_ever_used(first: Any, later: Any) -> None:
     record = met(met(ServerRecord("x"), first), later)
 
     assert list(record.standing) == [offer for offer in later if offer in first]
@@ -30,7 +30,7 @@ def test_only_what_the_operator_has_seen_as_it_is_now_ever_stands(first: Any, la
 
 
 @given(first=offers, later=offers)
-def test_accepting_lets_all_of_it_stand_and_meeting_again_changes_nothing(first: Any, later: Any) -> None:
+def test_accepting_keeps_all_of_it_and_meeting_again_changes_nothing(first: Any, later: Any) -> None:
     record = accepted(met(met(ServerRecord("x"), first), later))
 
     assert record.standing == later
@@ -98,7 +98,7 @@ def test_a_servers_own_tool_has_the_first_right_to_a_name() -> None:
     assert list(known_names({"s": [*found, *RESOURCES]})) == ["s__resource_read", "s__resource_list"]
 
 
-def test_what_a_call_answers_is_told_as_text_and_pictures() -> None:
+def test_what_a_call_answers_is_reported_as_text_and_pictures() -> None:
     part = SimpleNamespace
     answer = part(
         content=[
@@ -112,8 +112,8 @@ def test_what_a_call_answers_is_told_as_text_and_pictures() -> None:
         structured_content=None,
         is_error=False,
     )
-    told = [getattr(block, "text", "[image]") for block in result_of(answer).blocks]
-    assert told == [
+    result = [getattr(block, "text", "[image]") for block in result_of(answer).blocks]
+    assert result == [
         "hello",
         "[image]",
         "[audio: audio/wav]",
@@ -135,7 +135,7 @@ def test_what_a_call_answers_is_told_as_text_and_pictures() -> None:
         ({"command": "x", "odd": 1}, "odd"),
     ],
 )
-def test_a_wrong_server_is_told_with_its_key_as_written(server: dict[str, Any], problem: str) -> None:
+def test_a_wrong_server_is_reported_with_its_key_as_written(server: dict[str, Any], problem: str) -> None:
     config = plugin_config({"mcpServers": {"things": server}}, "mcp")
     with pytest.raises(Exception, match=problem) as why:
         config.plugin(McpSettings)

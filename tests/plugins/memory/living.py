@@ -66,7 +66,7 @@ def memory(home: Path, **settings: Any) -> Memory:
 
 
 def context(home: Path, who: Any, session_key: str = "agent:default:main", owner: bool = True) -> ToolContext:
-    """What a tool is given, behind the fence of a turn."""
+    """Return the context of a tool call, with the file access of a turn."""
     own = who.dir / "agent"
     private = owner and "group" not in session_key.split(":")
     memory = own if private else notes_of(who, session_key, private=False)

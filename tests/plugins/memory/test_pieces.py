@@ -1,4 +1,4 @@
-"""How a note is taken apart, and what a question becomes."""
+"""The pieces of a note, and the query made from a question."""
 
 import sqlite3
 from itertools import pairwise
@@ -124,7 +124,7 @@ def test_a_list_merged_with_nothing_keeps_its_members(scored: list[tuple[int, fl
     assert {key for key, _ in merge(scored, [], 1, 0)} == {key for key, _ in scored}
 
 
-def test_sources_are_told_as_configured_and_not_to_a_group_by_itself():
+def test_sources_are_reported_as_configured_and_not_to_a_group_by_itself():
     private, shared = "agent:a:telegram:direct:7", "agent:a:telegram:group:-100"
 
     assert cites("auto", private) and not cites("auto", shared)

@@ -1,4 +1,4 @@
-"""Whether the notes that answer a question are found, and how soon."""
+"""Rank and speed of the search in notes."""
 
 import statistics
 import time

@@ -74,7 +74,7 @@ def test_a_question_in_another_language_finds_the_note_by_its_meaning(tmp_path: 
     assert here.search("the puppy", things, 6).hits[0].first == 3
 
 
-def test_a_piece_that_waits_for_its_vector_is_found_by_its_words_and_told(tmp_path: Path):
+def test_a_piece_that_waits_for_its_vector_is_found_by_its_words_and_reported(tmp_path: Path):
     here, things = memory(tmp_path), Things()
     note(tmp_path, "MEMORY.md", "- The dentist is in Basel.\n")
     here.sync()
@@ -102,7 +102,7 @@ def test_an_edit_embeds_only_what_is_new(tmp_path: Path):
     assert things.asked == ["three servers"]
 
 
-def test_another_embedder_makes_every_vector_anew(tmp_path: Path):
+def test_another_embedder_makes_every_vector_again(tmp_path: Path):
     here, old, new = memory(tmp_path), Things(), Things(model="2")
     note(tmp_path, "MEMORY.md", "- one dog\n")
     here.sync()
@@ -121,7 +121,7 @@ def test_an_embedder_that_fails_leaves_the_search_to_words(tmp_path: Path):
     assert answer.why_not == "embedder things failed: RuntimeError: no model"
 
 
-def test_a_miss_makes_nothing_anew(tmp_path: Path):
+def test_a_miss_recreates_nothing(tmp_path: Path):
     here, things = memory(tmp_path), Things()
     os.utime(note(tmp_path, "MEMORY.md", "- one dog\n"), (1_700_000_000, 1_700_000_000))
     here.sync()
@@ -136,7 +136,7 @@ def test_a_miss_makes_nothing_anew(tmp_path: Path):
 
 
 @pytest.mark.parametrize("damage", [b"not a database at all" * 50, b""])
-def test_a_damaged_index_is_made_anew_and_the_notes_are_untouched(tmp_path: Path, damage: bytes):
+def test_a_damaged_index_is_recreated_and_the_notes_are_untouched(tmp_path: Path, damage: bytes):
     here = memory(tmp_path)
     place = note(tmp_path, "MEMORY.md", "- The dentist is in Basel.\n")
     assert here.search("dentist", None, 6).hits
@@ -180,11 +180,13 @@ def test_bytes_damaged_anywhere_never_break_the_search(tmp_path: Path):
     ],
     ids=lambda value: str(value)[:25],
 )
-def test_what_sqlite_says_of_a_damaged_file_is_told_from_what_passes(error: Exception, damaged: bool):
+def test_what_sqlite_says_of_a_damaged_file_is_distinguished_from_what_passes(
+    error: Exception, damaged: bool
+):
     assert is_damage(error) == damaged
 
 
-def test_an_index_of_other_pieces_or_another_form_is_made_anew(tmp_path: Path):
+def test_an_index_of_other_pieces_or_another_form_is_recreated(tmp_path: Path):
     note(tmp_path, "MEMORY.md", "word " * 200)
     assert memory(tmp_path).state().behind == 1
     memory(tmp_path).sync()
@@ -199,7 +201,7 @@ def test_an_index_of_other_pieces_or_another_form_is_made_anew(tmp_path: Path):
     assert fine.search("word", None, 6).hits
 
 
-def test_an_index_that_another_process_threw_away_is_opened_anew(tmp_path: Path):
+def test_an_index_that_another_process_threw_away_is_opened_again(tmp_path: Path):
     one, other = memory(tmp_path), memory(tmp_path)
     note(tmp_path, "MEMORY.md", "- a dog\n")
     one.sync()
@@ -281,13 +283,13 @@ def test_a_file_that_rests_not_yet_is_left_for_later(tmp_path: Path):
     assert here.sync(rests_ns=60_000_000_000) == 0
 
 
-def test_progress_is_told_and_can_end_it(tmp_path: Path):
-    here, told = memory(tmp_path), []
+def test_progress_is_reported_and_can_end_it(tmp_path: Path):
+    here, notes = memory(tmp_path), []
     for number in range(5):
         note(tmp_path, f"memory/{number}.md", "a dog")
-    here.sync(lambda done, all_: told.append((done, all_)) or True)
+    here.sync(lambda done, all_: notes.append((done, all_)) or True)
 
-    assert told[0] == (0, 5) and told[-1] == (5, 5)
+    assert notes[0] == (0, 5) and notes[-1] == (5, 5)
     assert here.embed(Things(), lambda done: False) == 0
 
 

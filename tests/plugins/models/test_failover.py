@@ -32,7 +32,7 @@ def refs(*names):
     return [ModelRef(*name.split("/")) for name in names]
 
 
-def test_candidates_are_the_primary_and_its_spares_each_once():
+def test_candidates_are_the_primary_and_its_fallbacks_each_once():
     assert candidates("", "a/m", ["b/n", " ", "a/m", "k"]) == tuple(refs("a/m", "b/n", "a/k"))
 
 
@@ -40,7 +40,7 @@ def test_a_requested_model_comes_first_and_the_primary_last():
     assert candidates("fast", "a/m", ["b/n"], {"fast": "c/quick"}) == tuple(refs("c/quick", "b/n", "a/m"))
 
 
-def test_an_override_list_replaces_spares_and_primary_and_an_empty_one_leaves_none():
+def test_an_override_list_replaces_fallbacks_and_primary_and_an_empty_one_leaves_none():
     assert candidates("c/q", "a/m", ["b/n"], {}, ["d/o"]) == tuple(refs("c/q", "d/o"))
     assert candidates("c/q", "a/m", ["b/n"], {}, []) == tuple(refs("c/q"))
 
@@ -76,7 +76,7 @@ async def test_the_next_key_of_the_same_model_is_tried_first():
 
     await answer(refs("a/m"), [model])
 
-    assert [heard.request.credential.name for heard in model.requests] == ["one", "two"]
+    assert [recorded.request.credential.name for recorded in model.requests] == ["one", "two"]
 
 
 async def test_an_overflow_is_not_another_model_s_affair():
@@ -122,21 +122,21 @@ async def test_half_an_answer_is_never_asked_for_again_of_the_same_model():
 
 
 async def test_of_a_model_that_breaks_off_in_every_turn_the_person_is_told_once_until_it_gave_a_whole_answer():
-    spare = FakeProvider(*(says("Fine!") for _ in range(3)), name="b")
+    fallback = FakeProvider(*(says("Fine!") for _ in range(3)), name="b")
     selection, notices = KeySelection(KeyPool()), []
 
     for _ in range(2):
-        await answer(refs("a/m", "b/n"), [Breaking(name="a"), spare], notices, selection, session="s")
+        await answer(refs("a/m", "b/n"), [Breaking(name="a"), fallback], notices, selection, session="s")
     assert len(notices) == 1
 
     await answer(
         refs("a/m", "b/n"),
-        [FakeProvider(says("I am back."), name="a"), spare],
+        [FakeProvider(says("I am back."), name="a"), fallback],
         notices,
         selection,
         session="s",
     )
-    await answer(refs("a/m", "b/n"), [Breaking(name="a"), spare], notices, selection, session="s")
+    await answer(refs("a/m", "b/n"), [Breaking(name="a"), fallback], notices, selection, session="s")
     assert len(notices) == 2
 
 

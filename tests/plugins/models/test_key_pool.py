@@ -1,4 +1,4 @@
-"""Keys of model services: kept in the agent's own file, tried in turn, left to rest, made anew once."""
+"""Keys of model services: kept in the agent's own file, tried in turn, paused after failures, renewed once."""
 
 import asyncio
 import json
@@ -131,7 +131,7 @@ def test_an_overloaded_model_says_nothing_of_its_sibling_and_a_rate_limit_does()
     assert not keys.is_healthy("fake", ONE, "small")
 
 
-def test_without_credit_nobody_asks_until_somebody_has_paid():
+def test_without_credit_nobody_asks_until_credit_was_added():
     time = Time()
     keys = KeyPool(None, time.clock)
     keys.record_failure("fake", ONE, "m", ProviderError("no credit", reason="billing"))
@@ -169,7 +169,7 @@ def test_no_rate_limit_alone_makes_a_key_rest_longer_than_five_minutes(failures)
         assert use.cools_down_until(now) - now <= 300.001
 
 
-def test_a_rest_is_told_in_words():
+def test_a_rest_is_reported_in_words():
     use = after_failure(replace(KeyState(), failures=2), "rate_limit", NOW, CooldownRules())
 
     assert describe_cooldown(use, NOW + 60) == "paused for 4 min after 3 failures: rate limit"
@@ -306,7 +306,7 @@ def test_a_key_that_is_added_while_claw_runs_is_used_soon(tmp_path: Path):
     assert [key.secret for key in keys.keys_for(provider, tmp_path)] == ["sk-new"]
 
 
-def test_a_key_may_stand_in_the_environment_or_in_the_machine_s_keyring(tmp_path: Path, monkeypatch):
+def test_a_key_may_be_in_the_environment_or_in_the_machine_s_keyring(tmp_path: Path, monkeypatch):
     kept: dict[tuple[str, str], str] = {}
     library = ModuleType("keyring")
     library.set_password = lambda service, name, secret: kept.update({(service, name): secret})  # type: ignore[attr-defined]
@@ -339,15 +339,15 @@ def expiring(folder: Path, refresh: str = "refresh-0") -> ProfileFile:
     return file
 
 
-def test_a_login_that_runs_out_is_made_anew_once_for_all_processes(tmp_path: Path):
+def test_a_login_that_runs_out_is_renewed_once_for_all_processes(tmp_path: Path):
     service, file = TokenService(), expiring(tmp_path)
     command = [sys.executable, rig.__file__, str(tmp_path), service.url, "12"]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
 
-    told = [json.loads(process.communicate(timeout=30)[0]) for process in processes]
+    outcomes = [json.loads(process.communicate(timeout=30)[0]) for process in processes]
     service.close()
 
-    assert told == [["token-1"], ["token-1"]]
+    assert outcomes == [["token-1"], ["token-1"]]
     assert service.calls == ["refresh-0"]
     assert file.tree()["profiles"]["acme"]["main"]["refresh"] == "refresh-1"
 
@@ -356,12 +356,14 @@ async def test_a_login_whose_new_form_was_lost_ends_in_a_request_to_log_in_again
     service, file = TokenService(), expiring(tmp_path)
     service.renew("refresh-0")  # by a process that died before it wrote down what came back
 
-    told = await rig.tokens(tmp_path, service.url, 20)
+    outcomes = await rig.tokens(tmp_path, service.url, 20)
     again = await rig.tokens(tmp_path, service.url, 20)
     service.close()
 
     assert len(service.calls) == 2, "asked once, and never again"
-    assert all("og in again: claw auth add acme --name main" in text for text in (*told, *again)), told
+    assert all("og in again: claw auth add acme --name main" in text for text in (*outcomes, *again)), (
+        outcomes
+    )
     assert file.read().keys == ()
 
 
@@ -379,7 +381,7 @@ async def test_a_login_that_is_good_for_a_while_is_left_alone(tmp_path: Path):
     )
 
 
-async def test_a_login_that_was_made_anew_is_printed_by_nobody(tmp_path: Path):
+async def test_a_login_that_was_renewed_is_printed_by_nobody(tmp_path: Path):
     service, file = TokenService(), expiring(tmp_path)
     secrets: list[str] = []
     keys = KeyPool(learn=secrets.extend)

@@ -11,8 +11,8 @@ WITHOUT = {"plugins": {"entries": {"models": {"enabled": False}}}}
 
 
 async def test_the_plugin_selects_models_and_goes_on_to_the_next():
-    spare = FakeProvider(says("hi"), name="spare")
-    async with Harness(FakeProvider(BUSY), spares=[spare], config=TWO) as home:
+    fallback = FakeProvider(says("hi"), name="spare")
+    async with Harness(FakeProvider(BUSY), fallbacks=[fallback], config=TWO) as home:
         reply = await home.send("hello")
         selector = home.app.runtime.registry.selector
 
@@ -29,10 +29,10 @@ async def test_without_the_plugin_the_first_model_answers():
     assert reply.text == "hi"
 
 
-async def test_without_the_plugin_a_failure_ends_the_turn_and_the_spare_is_not_asked():
-    spare = FakeProvider(says("hi"), name="spare")
-    async with Harness(FakeProvider(BUSY), spares=[spare], config={**TWO, **WITHOUT}) as home:
+async def test_without_the_plugin_a_failure_ends_the_turn_and_the_fallback_is_not_asked():
+    fallback = FakeProvider(says("hi"), name="spare")
+    async with Harness(FakeProvider(BUSY), fallbacks=[fallback], config={**TWO, **WITHOUT}) as home:
         with pytest.raises(ProviderError, match="too many requests"):
             await home.send("hello")
 
-    assert spare.requests == []
+    assert fallback.requests == []

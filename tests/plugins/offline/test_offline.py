@@ -53,7 +53,7 @@ def named(answer: Assistant) -> list[tuple[str, dict[str, Any]]]:
     return [(call.name, call.arguments) for call in answer.tool_calls]
 
 
-async def test_the_first_question_of_the_manual_lists_and_reads_at_once_and_then_tells_both():
+async def test_the_first_question_of_the_manual_lists_and_reads_at_once_and_then_reports_both():
     request = ask("what files are here, and what does README.md say first?")
 
     calls = offline_answer(request)
@@ -86,7 +86,7 @@ def test_the_first_answer_says_that_no_model_speaks_and_the_next_ones_do_not():
 
 
 @pytest.mark.parametrize(
-    ("text", "tool", "told"),
+    ("text", "tool", "wanted"),
     [
         ("列出我的文件", "ls", {}),
         ("list the files in src", "ls", {"path": "src"}),
@@ -110,8 +110,8 @@ def test_the_first_answer_says_that_no_model_speaks_and_the_next_ones_do_not():
         ("哪些文件包含 TODO?", "grep", {"pattern": "TODO"}),
     ],
 )
-def test_a_plain_request_is_one_wish(text: str, tool: str, told: dict[str, str]):
-    assert [(intent.tool, dict(intent.arguments)) for intent in intents_in(text)] == [(tool, told)]
+def test_a_plain_request_is_one_wish(text: str, tool: str, wanted: dict[str, str]):
+    assert [(intent.tool, dict(intent.arguments)) for intent in intents_in(text)] == [(tool, wanted)]
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,14 @@ def test_a_call_that_changes_something_goes_alone_and_the_look_comes_after_it():
     assert answer.tool_calls == () and "hi" in answer.text
 
 
-def test_a_tool_that_is_not_offered_is_named_with_the_command_that_tells_why():
+def test_a_tool_that_is_not_offered_is_named_with_the_command_that_explains_why():
     answer = offline_answer(ask("what does README.md say?", tools=(LS,)))
 
     assert answer.tool_calls == ()
     assert "I may not use `read` here; `claw tools explain read` tells why." in answer.text
 
 
-def test_a_failed_call_is_told_and_not_tried_again():
+def test_a_failed_call_is_reported_and_not_tried_again():
     request = ask("read nothing.txt")
 
     answer = offline_answer(

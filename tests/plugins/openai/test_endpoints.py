@@ -1,4 +1,4 @@
-"""The table of compatible endpoints: each row sends other bytes than a stranger would, and says whence it is."""
+"""The table of compatible endpoints: each row sends other bytes than an unknown endpoint, and names its source."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def golden(**fields: Any) -> tuple[Request, ...]:
 
 
 async def bytes_of(name: str, section: dict[str, Any] | None = None, model: str = "") -> list[bytes]:
-    """What goes out for the golden requests: line, key, body."""
+    """The outgoing golden requests: request line, key, body."""
     wire, row = Wire(), ROWS.get(name)
     tree = {"providers": {name: section or {"enabled": True}}}
     named = registered("openai", tree, wire, AZURE)[name]  # type: ignore[arg-type]
@@ -67,9 +67,9 @@ async def bytes_of(name: str, section: dict[str, Any] | None = None, model: str 
 @pytest.mark.parametrize("name", NAMES)
 async def test_each_row_changes_a_golden_request(name: str) -> None:
     """Beside an endpoint of which nobody knows anything, at the vendor's address."""
-    stranger = await bytes_of("stranger", {"type": "openai", "baseUrl": "https://api.openai.com/v1"})
+    other = await bytes_of("stranger", {"type": "openai", "baseUrl": "https://api.openai.com/v1"})
 
-    assert await bytes_of(name) != stranger
+    assert await bytes_of(name) != other
 
 
 @pytest.mark.parametrize(("name", "quirk"), CASES, ids=str)
@@ -79,9 +79,9 @@ async def test_each_quirk_of_a_row_changes_a_golden_request(name: str, quirk: st
     bare = {"type": "openai", "baseUrl": row.address(AZURE), "quirks": without}
     kept = [one.partition(b"\n")[2] for one in await bytes_of(name)]
     wire = Wire()
-    stranger = registered("openai", {"providers": {"stranger": bare}}, wire)["stranger"]  # type: ignore[arg-type]
+    other = registered("openai", {"providers": {"stranger": bare}}, wire)["stranger"]  # type: ignore[arg-type]
     for request in golden(maker="stranger", model=row.default_model or "model-x"):
-        await answer(stranger, request)
+        await answer(other, request)
 
     assert [one.content for one in wire.sent] != kept
 
@@ -153,11 +153,11 @@ def test_the_vendors_prices_are_not_those_of_a_gateway_that_goes_by_its_name() -
     assert endpoint("deepseek", {"baseUrl": "https://gate.test/v1"}).price("deepseek-v4-flash") is None
 
 
-def test_what_the_file_says_stands_before_the_table() -> None:
-    told = {"contextTokens": 9000, "quirks": {"replayReasoning": False}}
-    assert endpoint("deepseek", told).context_tokens("deepseek-v4-flash") == 9000
-    assert endpoint("deepseek", told)._quirks.thinking_switch == "thinking"
-    assert not endpoint("deepseek", told)._quirks.replay_reasoning
+def test_what_the_file_says_precedes_the_table() -> None:
+    options = {"contextTokens": 9000, "quirks": {"replayReasoning": False}}
+    assert endpoint("deepseek", options).context_tokens("deepseek-v4-flash") == 9000
+    assert endpoint("deepseek", options)._quirks.thinking_switch == "thinking"
+    assert not endpoint("deepseek", options)._quirks.replay_reasoning
 
 
 def test_a_known_endpoint_may_be_left_to_another_plugin() -> None:
@@ -174,15 +174,15 @@ async def body_of(name: str, model: str, **fields: Any) -> dict[str, Any]:
 
 async def test_thinking_is_switched_as_each_endpoint_wants_it() -> None:
     assert (await body_of("deepseek", "deepseek-v4-pro"))["thinking"] == {"type": "disabled"}
-    told = await body_of("deepseek", "deepseek-v4-pro", thinking="high")
-    assert (told["thinking"], told["reasoning_effort"]) == ({"type": "enabled"}, "high")
+    options = await body_of("deepseek", "deepseek-v4-pro", thinking="high")
+    assert (options["thinking"], options["reasoning_effort"]) == ({"type": "enabled"}, "high")
     assert (await body_of("qwen", "qwen3-max", thinking="low"))["enable_thinking"] is True
     assert (await body_of("openrouter", "x/y", thinking="low"))["reasoning"] == {"effort": "low"}
     assert "reasoning" not in await body_of("openrouter", "x/y")
     assert "thinking" not in await body_of("deepseek", "deepseek-v4-pro", thinking="adaptive")
 
 
-async def test_a_model_that_always_or_never_thinks_is_not_told_otherwise() -> None:
+async def test_a_model_that_always_or_never_thinks_is_not_informed_otherwise() -> None:
     assert "thinking" not in await body_of("moonshot", "kimi-k3")
     assert (await body_of("moonshot", "kimi-k3", thinking="low"))["thinking"] == {"type": "enabled"}
     assert "thinking" not in await body_of("moonshot", "moonshot-v1-8k", thinking="low")

@@ -38,7 +38,7 @@ async def sent(
     return received.body
 
 
-async def heard(*chunks: Any, end: bytes = b"data: [DONE]\n\n", cut: bool = False) -> Assistant:
+async def answer_of(*chunks: Any, end: bytes = b"data: [DONE]\n\n", cut: bool = False) -> Assistant:
     """The answer that is read from chunks: each a delta, or a whole chunk."""
     whole = [chunk if "choices" in chunk else {"choices": [{"index": 0, "delta": chunk}]} for chunk in chunks]
     raw = b"".join(b"data: %b\r\n\r\n" % json.dumps(chunk).encode() for chunk in whole) + end
@@ -85,8 +85,8 @@ async def test_the_thinking_level_goes_only_where_it_is_understood():
     assert (await sent(thinking="high"))["reasoning_effort"] == "high"
     assert "reasoning_effort" not in await sent(name="acme", thinking="high")
     assert "reasoning_effort" not in await sent(thinking="off")
-    told = await sent(name="acme", thinking="low", section={"quirks": {"reasoningEffort": True}})
-    assert told["reasoning_effort"] == "low"
+    sent_body = await sent(name="acme", thinking="low", section={"quirks": {"reasoningEffort": True}})
+    assert sent_body["reasoning_effort"] == "low"
 
 
 async def test_pictures_in_results_follow_as_a_message_of_the_user():
@@ -146,7 +146,7 @@ def calls_of(message: Assistant) -> list[tuple[str, dict[str, Any]]]:
 
 
 async def test_a_new_id_under_an_old_index_is_a_new_call():
-    message = await heard(
+    message = await answer_of(
         piece(0, "a", "ls", '{"path":"1"}'), piece(0, "b", "ls", '{"path":"2"}'), stop("tool_calls")
     )
 
@@ -155,7 +155,7 @@ async def test_a_new_id_under_an_old_index_is_a_new_call():
 
 
 async def test_whole_calls_without_id_or_index_are_calls_of_their_own():
-    message = await heard(
+    message = await answer_of(
         piece(None, None, "ls", '{"path":"1"}'), piece(None, None, "ls", '{"path":"2"}'), stop("stop")
     )
 
@@ -166,7 +166,7 @@ async def test_whole_calls_without_id_or_index_are_calls_of_their_own():
 
 
 async def test_pieces_that_repeat_id_and_name_are_one_call():
-    message = await heard(
+    message = await answer_of(
         piece(0, "a", "ls", ""),
         piece(0, "a", "ls", '{"pa'),
         piece(0, "a", "ls", 'th":"1"}'),
@@ -178,7 +178,7 @@ async def test_pieces_that_repeat_id_and_name_are_one_call():
 
 
 async def test_pieces_without_index_go_on_with_the_call_before():
-    message = await heard(
+    message = await answer_of(
         piece(None, "a", "ls", '{"pa'), piece(None, None, None, 'th":"1"}'), stop("tool_calls")
     )
 
@@ -186,13 +186,13 @@ async def test_pieces_without_index_go_on_with_the_call_before():
 
 
 async def test_arguments_may_come_as_an_object_and_a_call_may_have_none():
-    message = await heard(piece(0, "a", "ls", {"path": "1"}), piece(1, "b", "now"), stop("tool_calls"))
+    message = await answer_of(piece(0, "a", "ls", {"path": "1"}), piece(1, "b", "now"), stop("tool_calls"))
 
     assert calls_of(message) == [("ls", {"path": "1"}), ("now", {})]
 
 
 async def test_half_a_call_is_unreadable_when_the_answer_ran_out_of_tokens_and_whole_ones_stay():
-    message = await heard(
+    message = await answer_of(
         {"content": "Writing"},
         piece(0, "a", "ls", '{"path":"1"}'),
         piece(1, "b", "ls", '{"pa'),
@@ -207,13 +207,13 @@ async def test_half_a_call_is_unreadable_when_the_answer_ran_out_of_tokens_and_w
 
 
 async def test_a_call_cut_at_the_limit_is_never_repaired():
-    message = await heard(piece(0, "a", "ls", '{"path": "a", "deep": {"x": 1}'), stop("length"))
+    message = await answer_of(piece(0, "a", "ls", '{"path": "a", "deep": {"x": 1}'), stop("length"))
 
     assert calls_of(message)[0][0] == UNREADABLE_CALL
 
 
 async def test_half_a_call_is_unreadable_when_the_service_says_it_is_done():
-    message = await heard(
+    message = await answer_of(
         piece(0, "a", "ls", '{"path": "1"}'), piece(1, "b", "ls", '{"pa'), stop("tool_calls")
     )
 
@@ -224,48 +224,48 @@ async def test_half_a_call_is_unreadable_when_the_service_says_it_is_done():
 
 
 async def test_broken_json_whose_meaning_is_certain_is_repaired():
-    message = await heard(piece(0, "a", "ls", '{"path": ".",}'), stop("tool_calls"))
+    message = await answer_of(piece(0, "a", "ls", '{"path": ".",}'), stop("tool_calls"))
 
     assert calls_of(message) == [("ls", {"path": "."})]
 
 
 async def test_an_answer_that_ends_inside_a_call_without_a_reason_to_stop_was_cut():
     with pytest.raises(ProviderError) as error:
-        await heard(piece(0, "a", "ls", '{"pa'), end=b"")
+        await answer_of(piece(0, "a", "ls", '{"pa'), end=b"")
 
     assert (error.value.reason, error.value.retryable) == ("truncated", True)
 
 
 async def test_an_answer_without_a_reason_to_stop_and_without_its_end_was_cut():
     with pytest.raises(ProviderError) as error:
-        await heard({"content": "Half an answ"}, end=b"")
+        await answer_of({"content": "Half an answ"}, end=b"")
 
     assert error.value.reason == "truncated"
 
 
 async def test_a_connection_that_breaks_behind_the_reason_to_stop_does_not_matter():
-    assert (await heard({"content": "All."}, stop("stop"), end=b"", cut=True)).text == "All."
+    assert (await answer_of({"content": "All."}, stop("stop"), end=b"", cut=True)).text == "All."
 
 
 async def test_an_end_mark_without_its_line_end_is_an_end_mark():
-    assert (await heard({"content": "All."}, end=b"data: [DONE]")).text == "All."
+    assert (await answer_of({"content": "All."}, end=b"data: [DONE]")).text == "All."
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 async def test_reasoning_is_kept_apart_from_words(field):
-    message = await heard({field: "hm"}, {"content": "4"}, stop("stop"))
+    message = await answer_of({field: "hm"}, {"content": "4"}, stop("stop"))
 
     assert message.content == (Thinking("hm", maker="openai"), Text("4"))
 
 
 async def test_words_may_come_as_parts():
     assert (
-        await heard({"content": [{"type": "text", "text": "Hi"}, {"type": "other"}]}, stop("stop"))
+        await answer_of({"content": [{"type": "text", "text": "Hi"}, {"type": "other"}]}, stop("stop"))
     ).text == "Hi"
 
 
 async def test_what_the_filter_stopped_is_an_error():
-    message = await heard({"content": "I"}, stop("content_filter"))
+    message = await answer_of({"content": "I"}, stop("content_filter"))
 
     assert (message.stop_reason, bool(message.error)) == ("error", True)
 
@@ -277,10 +277,10 @@ async def test_what_the_filter_stopped_is_an_error():
         {"prompt_tokens": 100, "completion_tokens": 5, "prompt_cache_hit_tokens": 60},
     ],
 )
-async def test_cached_tokens_are_taken_out_of_the_input_wherever_usage_stands(usage):
-    own = await heard({"content": "a"}, stop("stop"), {"choices": [], "usage": usage})
-    on_last = await heard({"content": "a"}, stop("stop", usage=usage))
-    in_choice = await heard(
+async def test_cached_tokens_are_taken_out_of_the_input_wherever_usage_is(usage):
+    own = await answer_of({"content": "a"}, stop("stop"), {"choices": [], "usage": usage})
+    on_last = await answer_of({"content": "a"}, stop("stop", usage=usage))
+    in_choice = await answer_of(
         {"choices": [{"delta": {"content": "a"}, "finish_reason": "stop", "usage": usage}]}
     )
 
@@ -289,14 +289,14 @@ async def test_cached_tokens_are_taken_out_of_the_input_wherever_usage_stands(us
 
 
 async def test_a_service_that_never_says_usage_says_none():
-    message = await heard({"content": "a"}, stop("stop"))
+    message = await answer_of({"content": "a"}, stop("stop"))
 
     assert message.usage.input is None
 
 
 async def test_a_compatible_servers_error_in_a_stream_is_judged_by_its_number():
     with pytest.raises(ProviderError) as error:
-        await heard({"choices": [], "error": {"code": 429, "message": "slow down"}})
+        await answer_of({"choices": [], "error": {"code": 429, "message": "slow down"}})
 
     assert error.value.reason == "rate_limit"
 

@@ -1,4 +1,4 @@
-"""What claw itself tells a model: every section, when it stands, and that the cached half does not move."""
+"""The system prompt of claw: every section, the conditions for it, and a cached part that does not change."""
 
 import re
 from collections.abc import Iterable
@@ -73,7 +73,7 @@ def test_a_default_agent_is_told_all_it_needs_in_four_kilobytes():
     assert not [piece.fault for piece in pieces if piece.fault]
 
 
-def test_the_sections_stand_in_the_order_of_the_manual():
+def test_the_sections_are_in_the_order_of_the_manual():
     from claw_memory.section import recall_section
     from claw_skills import skills_section
 
@@ -113,7 +113,7 @@ def test_the_operators_instructions_come_right_after_the_identity_and_not_in_mod
     assert "Answer in Chinese." not in whole(facts(mode="none", agent=mine))
 
 
-def test_tools_are_told_in_a_fixed_order_then_others_by_lower_case_name():
+def test_tools_are_listed_in_a_fixed_order_then_others_by_lower_case_name():
     lines = re.findall(
         r"^- ([\w]+)",
         whole(facts("zeta", "exec", "Alpha", "read", "beta")).split("## Tool Call Style")[0],
@@ -136,7 +136,7 @@ def test_a_core_tool_is_summed_up_by_us_another_by_the_first_line_of_its_maker()
     ("tool", "heading"),
     [("gateway", "Self-Update"), ("exec", "Control")],
 )
-def test_a_section_about_a_tool_stands_only_with_it(tool: str, heading: str):
+def test_a_section_about_a_tool_appears_only_with_it(tool: str, heading: str):
     assert heading in headings(facts(tool))
     assert heading not in headings(facts("read"))
 
@@ -164,13 +164,13 @@ def test_a_sub_agent_gets_little_and_still_the_safety():
     } & set(names)
 
 
-def test_time_is_told_as_a_zone_and_never_as_a_clock():
+def test_time_is_given_as_a_zone_and_never_as_a_clock():
     text = whole(facts("session_status", zone="Asia/Tokyo"))
 
     assert "Time zone: Asia/Tokyo. For the time: `session_status`." in text
 
 
-def test_files_that_change_on_their_own_stand_behind_the_cache_boundary():
+def test_files_that_change_on_their_own_follow_the_cache_boundary():
     files = (
         ContextFile("AGENTS.md", "rules"),
         ContextFile("SOUL.md", "kind"),
@@ -257,7 +257,7 @@ def paths(files: tuple[ContextFile, ...]) -> list[str]:
     return [file.path for file in files]
 
 
-def test_the_agents_own_files_win_and_its_instructions_stand_beside_the_projects(folders: tuple[Path, Path]):
+def test_the_agents_own_files_win_and_its_instructions_are_beside_the_projects(folders: tuple[Path, Path]):
     own, workspace = folders
     for folder in folders:
         (folder / "SOUL.md").write_text(f"soul of {folder.name}")
@@ -279,7 +279,7 @@ def test_of_a_foreign_folder_only_the_projects_instructions_are_read(folders: tu
     assert paths(files) == ["AGENTS.md", "CLAUDE.md"]
 
 
-def test_files_stand_by_weight_wherever_they_lie(folders: tuple[Path, Path]):
+def test_files_are_ordered_by_weight_wherever_they_lie(folders: tuple[Path, Path]):
     own, workspace = folders
     names = ["HEARTBEAT", "CLAUDE", "MEMORY", "BOOTSTRAP", "USER", "IDENTITY", "TOOLS", "SOUL", "AGENTS"]
     for at, name in enumerate(names):
@@ -324,7 +324,7 @@ def test_a_link_out_of_the_folder_is_no_context_file(folders: tuple[Path, Path],
     assert ContextFiles(own, workspace, own_workspace=False).load() == ()
 
 
-def test_files_are_brought_within_the_budget_of_the_agent(folders: tuple[Path, Path]):
+def test_files_are_fetched_within_the_budget_of_the_agent(folders: tuple[Path, Path]):
     own, workspace = folders
     (own / "AGENTS.md").write_text("a" * 1000)
     (own / "SOUL.md").write_text("b" * 1000)

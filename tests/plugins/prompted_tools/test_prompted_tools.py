@@ -17,8 +17,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 }
 
 
-def heard(text: str, *sizes: int, whole: bool = True) -> list[Part]:
-    """What an ear makes of a text that comes in pieces of these sizes, again and again."""
+def parts_of(text: str, *sizes: int, whole: bool = True) -> list[Part]:
+    """Return the parts that the parser makes of a text in pieces of these sizes, repeated."""
     ear, parts, at, turn = ToolCallParser(SCHEMAS), list[Part](), 0, 0
     while at < len(text):
         size = sizes[turn % len(sizes)]
@@ -78,8 +78,8 @@ WRITTEN = {
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
 @pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
-def test_a_call_is_heard_however_a_model_writes_it(text: str, size: int) -> None:
-    parts = heard(text, size)
+def test_a_call_is_parsed_however_a_model_writes_it(text: str, size: int) -> None:
+    parts = parts_of(text, size)
 
     assert [(one.name, one.arguments) for one in parts if isinstance(one, ParsedCall)] == [READ]
     assert [one for one in parts if not isinstance(one, ParsedCall)] == []
@@ -107,14 +107,14 @@ def test_a_closing_tag_within_a_string_closes_nothing() -> None:
     assert words(text) == "!"
 
 
-def test_what_stands_in_tags_is_read_as_the_tool_wants_it() -> None:
+def test_what_is_in_tags_is_read_as_the_tool_wants_it() -> None:
     pairs = "<parameter=path>12</parameter><parameter=lines>12</parameter>"
     text = f"<tool_call><function=read>{pairs}</function></tool_call>"
 
     assert calls(text) == [("read", {"path": "12", "lines": 12})]
 
 
-def test_a_result_that_the_model_makes_up_is_not_heard_and_nothing_behind_it() -> None:
+def test_a_result_that_the_model_makes_up_is_ignored_with_all_that_follows_it() -> None:
     text = WRITTEN["the form we ask for"] + '\n<tool_result name="read">42</tool_result>\nIt says 42.'
 
     assert calls(text) == [READ]
@@ -139,7 +139,7 @@ def test_a_result_that_the_model_makes_up_is_not_heard_and_nothing_behind_it() -
 )
 @pytest.mark.parametrize("size", [1, 3, 10_000])
 def test_words_that_are_no_call_are_said_unchanged(text: str, size: int) -> None:
-    assert heard(text, size) == [text]
+    assert parts_of(text, size) == [text]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_words_that_are_no_call_are_said_unchanged(text: str, size: int) -> None
         ('{"name": "read", "argum', "breaks off"),
     ],
 )
-def test_what_was_meant_as_a_call_and_cannot_be_read_is_told_apart_from_words(text: str, why: str) -> None:
+def test_what_was_meant_as_a_call_and_cannot_be_read_is_distinguished_from_words(text: str, why: str) -> None:
     parts = parse_answer(text, SCHEMAS)
 
     assert [type(part) for part in parts] == [UnreadableCall]
@@ -196,11 +196,11 @@ answers = st.lists(st.one_of(bits, st.text(max_size=5)), max_size=20).map("".joi
 @example(" " * 210 + '{"name": "ls", "arguments": {}}', [7])
 @example("```" + "a" * 40 + '{"name": "ls", "arguments": {}}', [7])
 def test_the_pieces_that_an_answer_comes_in_change_nothing(text: str, sizes: list[int]) -> None:
-    assert heard(text, *sizes) == parse_answer(text, SCHEMAS)
+    assert parts_of(text, *sizes) == parse_answer(text, SCHEMAS)
 
 
 @pytest.mark.parametrize("piece", ["  \n", "<", "`", "[", "words <", "{", '"', "<tool_call>", "\\"])
-def test_a_flood_of_pieces_is_heard_in_time_that_grows_with_its_length_alone(piece: str) -> None:
+def test_a_flood_of_pieces_is_parsed_in_time_that_grows_with_its_length_alone(piece: str) -> None:
     ear = ToolCallParser(SCHEMAS)
     began = time.process_time()
     for _ in range(20_000):
@@ -222,7 +222,7 @@ def test_words_are_never_made_up_and_keep_their_order(text: str) -> None:
 def test_a_text_without_marks_is_said_as_it_is(text: str) -> None:
     assume(not any(sign in text for sign in "<[{`"))
 
-    assert "".join(part for part in heard(text, 3) if isinstance(part, str)) == text
+    assert "".join(part for part in parts_of(text, 3) if isinstance(part, str)) == text
 
 
 arguments = st.dictionaries(
@@ -235,11 +235,11 @@ arguments = st.dictionaries(
 
 
 @given(arguments, st.text(alphabet="ab .\n", max_size=20), st.integers(1, 11))
-def test_any_sound_call_is_heard_whole_and_never_shown(
+def test_any_sound_call_is_received_whole_and_never_shown(
     given_: dict[str, Any], before: str, size: int
 ) -> None:
     written = json.dumps({"name": "read", "arguments": given_}, ensure_ascii=False)
-    parts = heard(f"{before}<tool_call>{written}</tool_call>", size)
+    parts = parts_of(f"{before}<tool_call>{written}</tool_call>", size)
 
     assert [(one.name, one.arguments) for one in parts if isinstance(one, ParsedCall)] == [("read", given_)]
     assert "".join(one for one in parts if isinstance(one, str)).strip() == before.strip()
@@ -261,7 +261,7 @@ def test_sound_json_is_read_as_it_is(value: dict[str, Any]) -> None:
         ('{"a": ",}"}', {"a": ",}"}),
     ],
 )
-def test_json_is_mended_where_there_is_no_doubt(text: str, value: object) -> None:
+def test_json_is_repaired_where_there_is_no_doubt(text: str, value: object) -> None:
     assert parse_lenient_json(text) == value
 
 
@@ -286,7 +286,7 @@ CALL = '{"name": "read", "arguments": {"path": "a.md"}}'
 
 
 def behind(text: str, *sizes: int, alone: bool = True, whole: bool = True) -> list[Part]:
-    """What is heard of it with these tools, in pieces of these sizes again and again."""
+    """Return the parts that are parsed with these tools, in pieces of these sizes, repeated."""
     ear, parts, at, turn = ToolCallParser(STRICT), list[Part](), 0, 0
     while at < len(text):
         size = sizes[turn % len(sizes)]
@@ -422,7 +422,7 @@ def test_text_that_names_no_tool_is_said_as_it_is_whatever_brackets_it_holds(
 @pytest.mark.parametrize(
     "piece", ['{"name": "ls", ', '{"name": "ls", "arguments": {}} ', "{ ", 'x {"type": {}} ']
 )
-def test_a_flood_of_objects_is_heard_in_time_that_grows_with_its_length_alone(piece: str) -> None:
+def test_a_flood_of_objects_is_parsed_in_time_that_grows_with_its_length_alone(piece: str) -> None:
     ear = ToolCallParser(STRICT)
     began = time.process_time()
     for _ in range(10_000):
@@ -447,5 +447,5 @@ def test_a_flood_of_objects_is_heard_in_time_that_grows_with_its_length_alone(pi
         (f"So:\n{CALL}", True),
     ],
 )
-def test_what_the_manual_says_of_where_a_call_stands_is_so(text: str, is_call: bool) -> None:
+def test_what_the_manual_says_of_where_a_call_is_placed_is_so(text: str, is_call: bool) -> None:
     assert bool(calls(text)) is is_call

@@ -1,4 +1,4 @@
-"""The page of pytest-claw is true: what it shows passes, as it stands there."""
+"""The page of pytest-claw is true: its examples pass unchanged."""
 
 import re
 import subprocess
@@ -34,11 +34,11 @@ def test_a_suite_without_its_subject_says_what_to_write(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     assert done.returncode == 1
-    for told in (
+    for documented in (
         "TestToolSuite.tool is not set", "TestSectionSuite.section is not set", "TestChannelSuite.place is not written",
         "TestProviderSuite does not set plugin, name, service", "TestReviewerSuite.make is not written",
     ):  # fmt: skip
-        assert told in done.stdout
+        assert documented in done.stdout
 
 
 def test_nothing_of_claw_is_imported_before_a_suite_is() -> None:

@@ -71,14 +71,14 @@ def outcomes(ran: dict[Path, Outcomes], file: Path, tmp_path: Path) -> Outcomes:
             cwd=TWINS, capture_output=True, text=True, timeout=100,
         )  # fmt: skip
         assert report.exists(), done.stdout + done.stderr
-        told: Outcomes = defaultdict(lambda: defaultdict(set))
+        reported: Outcomes = defaultdict(lambda: defaultdict(set))
         for case in ElementTree.parse(report).iter("testcase"):
             outcome = next(
                 (part.tag for part in case if part.tag in ("failure", "error", "skipped")), "passed"
             )
             twin = case.attrib["classname"].rpartition(".")[2]
-            told[twin][outcome].add(case.attrib["name"].partition("[")[0])
-        ran[file] = told
+            reported[twin][outcome].add(case.attrib["name"].partition("[")[0])
+        ran[file] = reported
     return ran[file]
 
 
@@ -88,10 +88,10 @@ def outcomes(ran: dict[Path, Outcomes], file: Path, tmp_path: Path) -> Outcomes:
 def test_a_twin_fails_exactly_the_test_of_its_promise(
     outcomes: Outcomes, file: Path, twin: str, breaks: str
 ) -> None:
-    told = outcomes[twin]
-    assert told["error"] == set()
-    assert told["failure"] == ({breaks} if breaks else set())
-    assert told["passed"], "nothing was tried"
+    reported = outcomes[twin]
+    assert reported["error"] == set()
+    assert reported["failure"] == ({breaks} if breaks else set())
+    assert reported["passed"], "nothing was tried"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -60,7 +60,7 @@ def section(environ: dict[str, str] | None = None) -> SkillCatalogue:
     return SkillCatalogue(SkillIndex(environ or {}, key_is_set(None)))
 
 
-def test_the_skill_of_the_walk_through_has_no_frontmatter_and_is_told_by_folder_and_first_paragraph(
+def test_the_skill_of_the_walk_through_has_no_frontmatter_and_is_described_by_folder_and_first_paragraph(
     tmp_path: Path, harness: FactsBuilder
 ):
     skill(
@@ -78,7 +78,7 @@ def test_the_skill_of_the_walk_through_has_no_frontmatter_and_is_told_by_folder_
     )
 
 
-def test_a_version_is_told_when_there_is_one(tmp_path: Path, harness: FactsBuilder):
+def test_a_version_is_reported_when_there_is_one(tmp_path: Path, harness: FactsBuilder):
     skill(tmp_path / "ws/skills/a", front("a", description="does a", version="1.2"))
 
     assert "<version>1.2</version>" in section().render(harness())
@@ -95,8 +95,10 @@ def test_of_one_name_the_higher_place_wins(tmp_path: Path, harness: FactsBuilder
 
     text = section({"HOME": str(people)}).render(harness())
 
-    told = [line for line in text.splitlines() if line.startswith("<description>")]
-    assert told == [f"<description>of the {who}</description>" for who in ("workspace", "agent", "person")]
+    descriptions = [line for line in text.splitlines() if line.startswith("<description>")]
+    assert descriptions == [
+        f"<description>of the {who}</description>" for who in ("workspace", "agent", "person")
+    ]
 
 
 def test_extra_folders_come_last(tmp_path: Path, harness: FactsBuilder):
@@ -105,7 +107,7 @@ def test_extra_folders_come_last(tmp_path: Path, harness: FactsBuilder):
     assert "<description>extra</description>" in section().render(harness(extraDirs=[str(tmp_path / "more")]))
 
 
-def test_a_skill_outside_of_the_workspace_is_told_by_its_whole_path_and_may_be_read(
+def test_a_skill_outside_of_the_workspace_is_named_by_its_whole_path_and_may_be_read(
     tmp_path: Path, harness: FactsBuilder
 ):
     folder = skill(tmp_path / "claw/skills/a", front("a", description="x"))
@@ -275,7 +277,7 @@ def test_a_config_key_is_set_when_it_has_a_value():
     assert not key_is_set(settings)("channels.telegram.token.more")
 
 
-def test_the_manifest_says_what_the_plugin_brings():
+def test_the_manifest_says_what_the_plugin_provides():
     import claw_skills
 
     folder = Path(claw_skills.__file__).parent
@@ -286,7 +288,7 @@ def test_the_manifest_says_what_the_plugin_brings():
     assert manifest.loads_at_start
 
 
-def test_usable_keeps_what_nothing_stands_against():
+def test_usable_keeps_what_nothing_refuses():
     from claw_skills.shelf import FoundSkill
 
     shelved = [

@@ -1,4 +1,4 @@
-"""A Telegram channel as claw makes it, and a door that writes down what it hears."""
+"""A Telegram channel as claw makes it, and an inbox that records its messages."""
 
 import asyncio
 import contextlib
@@ -27,23 +27,23 @@ QUICK = PollTimings(poll=2, grace=2, first=0.02, conflict=0.05, most=0.2, album=
 
 
 class RecordingInbox:
-    """Takes what is handed in, unless it is told not to."""
+    """An inbox that accepts each message, unless configured otherwise."""
 
     def __init__(self, *answers: bool) -> None:
-        self.heard: list[Inbound] = []
+        self.received: list[Inbound] = []
         self._answers = list(answers)
 
     async def submit(self, inbound: Inbound) -> bool:
-        self.heard.append(inbound)
+        self.received.append(inbound)
         return self._answers.pop(0) if self._answers else True
 
     @property
     def texts(self) -> list[str]:
-        return [one.text for one in self.heard]
+        return [one.text for one in self.received]
 
 
 def channels(section: Mapping[str, Any], network: HttpClients) -> list[TelegramChannel]:
-    """What the plugin registers for ``channels.telegram``."""
+    """Return the contributions of the plugin for ``channels.telegram``."""
     tree = {"channels": {"telegram": {"botToken": TOKEN, **section}}}
     config = plugin_config(tree, "telegram", network=network)
     config.chat_menu = lambda: MENU
@@ -78,7 +78,7 @@ async def running(channel: TelegramChannel, inbox: RecordingInbox) -> AsyncItera
 async def listening(
     fake: FakeTelegram, *answers: bool, pace: PollTimings = QUICK, **section: Any
 ) -> AsyncIterator[tuple[TelegramChannel, RecordingInbox]]:
-    """A channel that listens to the fake, and its door."""
+    """A channel that listens to the fake, and its inbox."""
     inbox = RecordingInbox(*answers)
     async with channel_at(fake.url, pace, **section) as channel, running(channel, inbox):
         yield channel, inbox

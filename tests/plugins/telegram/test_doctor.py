@@ -28,20 +28,20 @@ async def test_a_token_that_nobody_has_is_named_by_its_key() -> None:
         assert TOKEN not in one.problem + one.fix
 
 
-async def test_privacy_mode_is_told_when_a_group_is_to_be_heard_whole() -> None:
+async def test_privacy_mode_is_reported_when_a_group_is_to_be_received_whole() -> None:
     async with FakeTelegram(TOKEN) as service:
         [one] = await found(service, groups={"-100": {"requireMention": False}})
         assert one.kind == "privacy" and "-100" in one.problem and "/setprivacy" in one.fix
 
 
-async def test_a_webhook_that_stands_beside_polling_is_told_and_counts_for_nothing() -> None:
+async def test_a_webhook_that_is_beside_polling_is_reported_and_counts_for_nothing() -> None:
     async with FakeTelegram(TOKEN) as service:
         service.webhook["url"] = "https://elsewhere.example/hook"
         [one] = await found(service)
         assert (one.kind, one.grave) == ("webhook", False) and "elsewhere.example" in one.problem
 
 
-async def test_webhook_mode_without_a_webhook_hears_nothing() -> None:
+async def test_webhook_mode_without_a_webhook_receives_nothing() -> None:
     async with FakeTelegram(TOKEN) as service:
         [one] = await found(service, **HOOK)
         assert one.grave and "channels.telegram.webhookUrl" in one.fix
@@ -51,7 +51,7 @@ async def test_webhook_mode_without_a_webhook_hears_nothing() -> None:
         assert await found(service, webhookUrl="https://here.example/hook", **HOOK) == []
 
 
-async def test_a_webhook_that_answers_badly_is_told_with_what_telegram_says_of_it() -> None:
+async def test_a_webhook_that_answers_badly_is_reported_with_what_telegram_says_of_it() -> None:
     async with FakeTelegram(TOKEN) as service:
         service.webhook = {"url": "https://here.example/hook", "last_error_message": "Connection refused"}
         [one] = await found(service, webhookUrl="https://here.example/hook", **HOOK)
@@ -65,7 +65,7 @@ async def test_a_token_of_no_shape_is_no_token() -> None:
 
 
 @pytest.mark.parametrize("status", [500, 429])
-async def test_a_service_that_does_not_answer_well_is_told(status: int) -> None:
+async def test_a_service_that_does_not_answer_well_is_reported(status: int) -> None:
     async with FakeTelegram(TOKEN) as service:
         service.fail("getMe", FakeRefusal(status, "not now"))
         [one] = await found(service)

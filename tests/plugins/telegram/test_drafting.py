@@ -1,4 +1,4 @@
-"""An answer that is shown as a draft while it grows: nothing stands there before it is whole."""
+"""An answer that is shown as a draft while it grows: no message is visible before it is whole."""
 
 import asyncio
 

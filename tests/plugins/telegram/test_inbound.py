@@ -1,4 +1,4 @@
-"""What an update means: beyond the wire fixtures (tests/fixtures/telegram)."""
+"""The meaning of updates, beyond the wire fixtures (tests/fixtures/telegram)."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def message(text: str = "", **fields: Any) -> dict[str, Any]:
     }
 
 
-def heard(text: str = "", **fields: Any) -> Inbound:
+def inbound_of(text: str = "", **fields: Any) -> Inbound:
     inbound = to_inbound({"update_id": 7, "message": message(text, **fields)}, BOT)
     assert inbound is not None
     return inbound
@@ -42,7 +42,7 @@ def entity(text: str, part: str, kind: str, **more: Any) -> dict[str, Any]:
 
 
 def test_who_where_and_when() -> None:
-    inbound = heard("hi")
+    inbound = inbound_of("hi")
     assert (inbound.address.channel, inbound.address.account, inbound.address.chat) == (
         "telegram",
         "work",
@@ -80,14 +80,14 @@ def test_who_where_and_when() -> None:
 def test_marks_in_a_text(
     text: str, part: str, kind: str, more: dict[str, Any], read: str, ours: bool
 ) -> None:
-    inbound = heard(text, entities=[entity(text, part, kind, **more)])
+    inbound = inbound_of(text, entities=[entity(text, part, kind, **more)])
     assert (inbound.text, inbound.mentions_us) == (read, ours)
 
 
 def test_a_caption_is_read_like_a_text() -> None:
     photo = [{"file_id": "p", "file_unique_id": "u", "width": 1, "height": 1}]
     marks = [{"type": "mention", "offset": 0, "length": 9}]
-    inbound = heard(photo=photo, caption="@claw_bot what is it", caption_entities=marks)
+    inbound = inbound_of(photo=photo, caption="@claw_bot what is it", caption_entities=marks)
     assert (inbound.text, inbound.mentions_us, inbound.attachments[0].mime) == (
         "what is it",
         True,
@@ -95,9 +95,9 @@ def test_a_caption_is_read_like_a_text() -> None:
     )
 
 
-def test_a_quote_tells_what_was_said_and_by_whom() -> None:
+def test_a_quote_reports_what_was_said_and_by_whom() -> None:
     quoted = message("the whole thing") | {"message_id": 3, "date": 1781530000}
-    inbound = heard("why?", reply_to_message=quoted, quote={"text": "whole", "position": 4})
+    inbound = inbound_of("why?", reply_to_message=quoted, quote={"text": "whole", "position": 4})
     assert inbound.reply_to == "3" and not inbound.mentions_us
     assert inbound.around.quoted == QuotedMessage("whole", "Zhang San", "3", 1781530000.0)
 
@@ -111,11 +111,11 @@ def test_the_first_message_of_a_topic_is_no_quote_and_general_has_no_id() -> Non
         "date": 1,
         "forum_topic_created": {"name": "Bugs"},
     }
-    inbound = heard("hi", chat=forum, message_thread_id=42, is_topic_message=True, reply_to_message=root)
+    inbound = inbound_of("hi", chat=forum, message_thread_id=42, is_topic_message=True, reply_to_message=root)
     assert (inbound.address.thread, inbound.reply_to, inbound.around.quoted) == ("42", None, None)
     assert (inbound.around.thread_name, inbound.around.is_forum) == ("Bugs", True)
-    assert heard("hi", chat=forum).address.thread is None
-    assert heard("hi", message_thread_id=9).address.thread is None, "a chain of replies is no topic"
+    assert inbound_of("hi", chat=forum).address.thread is None
+    assert inbound_of("hi", message_thread_id=9).address.thread is None, "a chain of replies is no topic"
 
 
 @pytest.mark.parametrize(
@@ -130,13 +130,13 @@ def test_what_only_hangs_a_message_into_its_topic_is_no_quote(
     thread: dict[str, Any], root: dict[str, Any]
 ) -> None:
     quoted = {"message_id": 42, "from": US, "chat": GROUP, "date": 1, **root}
-    inbound = heard("hi", reply_to_message=quoted, **thread)
+    inbound = inbound_of("hi", reply_to_message=quoted, **thread)
     assert (inbound.reply_to, inbound.around.quoted, inbound.mentions_us) == (None, None, False)
 
 
 def test_an_anonymous_admin_is_the_group_and_a_post_is_its_channel() -> None:
     stand_in = {"id": 1087968824, "is_bot": True, "first_name": "Group", "username": "GroupAnonymousBot"}
-    admin = heard("hi", **{"from": stand_in}, sender_chat=GROUP).sender
+    admin = inbound_of("hi", **{"from": stand_in}, sender_chat=GROUP).sender
     assert (admin.id, admin.name, admin.is_bot) == ("-1001987654321", "Project", False)
     channel = {"id": -100777, "title": "News", "type": "channel"}
     post = {"message_id": 1, "chat": channel, "date": 1, "text": "new", "sender_chat": channel}
@@ -148,9 +148,9 @@ def test_an_anonymous_admin_is_the_group_and_a_post_is_its_channel() -> None:
     )
 
 
-def test_other_bots_are_marked_and_we_do_not_hear_ourselves() -> None:
+def test_other_bots_are_marked_and_our_own_messages_are_ignored() -> None:
     other = {"id": 5, "is_bot": True, "first_name": "Other"}
-    assert heard("hi", **{"from": other}).sender.is_bot
+    assert inbound_of("hi", **{"from": other}).sender.is_bot
     assert to_inbound({"update_id": 1, "message": message("hi", **{"from": US})}, BOT) is None
 
 
@@ -163,7 +163,7 @@ def test_other_bots_are_marked_and_we_do_not_hear_ourselves() -> None:
     ],
 )
 def test_whose_words_are_passed_on(origin: dict[str, Any], name: str) -> None:
-    assert heard("hi", forward_origin=origin | {"date": 1}).around.forwarded_from == name
+    assert inbound_of("hi", forward_origin=origin | {"date": 1}).around.forwarded_from == name
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_whose_words_are_passed_on(origin: dict[str, Any], name: str) -> None:
 def test_words_of_somebody_without_a_name_and_of_another_bot_are_not_the_senders(
     fields: dict[str, Any],
 ) -> None:
-    assert heard("/approve abc once", **fields).around.forwarded_from
-    assert not heard("/approve abc once").around.forwarded_from
+    assert inbound_of("/approve abc once", **fields).around.forwarded_from
+    assert not inbound_of("/approve abc once").around.forwarded_from
 
 
 @pytest.mark.parametrize(
@@ -198,17 +198,17 @@ def test_words_of_somebody_without_a_name_and_of_another_bot_are_not_the_senders
     ],
 )
 def test_files_of_every_kind(field: str, file: dict[str, Any], kind: str, mime: str) -> None:
-    (found,) = heard(**{field: {"file_id": "f", **file}}).attachments
+    (found,) = inbound_of(**{field: {"file_id": "f", **file}}).attachments
     assert (found.kind, found.mime, found.key) == (kind, mime, "f")
 
 
 def test_an_animation_is_one_file_though_it_comes_as_a_document_too() -> None:
-    (found,) = heard(animation={"file_id": "a"}, document={"file_id": "a"}).attachments
+    (found,) = inbound_of(animation={"file_id": "a"}, document={"file_id": "a"}).attachments
     assert found.kind == "video"
 
 
 @pytest.mark.parametrize(
-    ("field", "what", "told"),
+    ("field", "what", "expected"),
     [
         ("location", {"latitude": 1.5, "longitude": 2}, "(1.5, 2)"),
         ("contact", {"first_name": "Ann", "phone_number": "+49"}, "Ann: +49"),
@@ -217,11 +217,11 @@ def test_an_animation_is_one_file_though_it_comes_as_a_document_too() -> None:
         ("dice", {"emoji": "🎲", "value": 4}, "🎲 4"),
     ],
 )  # fmt: skip
-def test_what_has_no_text_is_told_in_words(field: str, what: dict[str, Any], told: str) -> None:
-    assert heard(**{field: what}).text == told
+def test_what_has_no_text_is_reported_in_words(field: str, what: dict[str, Any], expected: str) -> None:
+    assert inbound_of(**{field: what}).text == expected
 
 
-def test_a_reaction_is_heard_when_it_is_put_on() -> None:
+def test_a_reaction_is_received_when_it_is_put_on() -> None:
     def reaction(old: str, new: str) -> Inbound | None:
         made = {"old_reaction": [{"type": "emoji", "emoji": one} for one in old]}
         made |= {"new_reaction": [{"type": "emoji", "emoji": one} for one in new]}
@@ -236,12 +236,12 @@ def test_a_reaction_is_heard_when_it_is_put_on() -> None:
 @pytest.mark.parametrize(
     "service", ["new_chat_members", "pinned_message", "forum_topic_edited", "migrate_from_chat_id"]
 )
-def test_what_the_chat_says_of_itself_is_nothing_to_hear(service: str) -> None:
+def test_what_the_chat_says_of_itself_is_not_received(service: str) -> None:
     assert to_inbound({"update_id": 1, "message": message(**{service: {"x": 1}})}, BOT) is None
     assert to_inbound({"update_id": 1, "poll": {}}, BOT) is None
 
 
-def test_the_parts_of_an_album_stand_together_in_the_place_of_the_last() -> None:
+def test_the_parts_of_an_album_are_together_in_the_place_of_the_last() -> None:
     def part(id: int, album: str = "", text: str = "") -> dict[str, Any]:
         group = {"media_group_id": album, "photo": [{"file_id": f"p{id}"}]} if album else {}
         return {"update_id": id, "message": message(text, **group) | {"message_id": id}}

@@ -1,4 +1,4 @@
-"""How Telegram is listened to over weeks: what is asked for, how long is waited, and what nothing may hold up."""
+"""Long polling of Telegram over weeks: requests, pauses, and work that must not be delayed."""
 
 import asyncio
 import logging
@@ -79,7 +79,7 @@ async def test_a_connection_that_broke_is_not_used_again() -> None:
     assert made == ["closed"] * 3
 
 
-async def test_after_a_success_the_pauses_begin_anew() -> None:
+async def test_after_a_success_the_pauses_start_over() -> None:
     """Once a poll that is held was left in peace: one that is not comes through also while somebody else polls."""
     broke = DeliveryError("broke")
     answers = [broke, [], broke, [], [], broke, refused(401)]
@@ -121,7 +121,7 @@ async def test_two_who_poll_with_one_token_disturb_each_other_less_and_less_and_
         assert len(fake.calls("getUpdates")) < 20, "twice in each tenth of a second it would be many more"
 
 
-async def test_the_first_poll_tells_at_once_how_things_stand() -> None:
+async def test_the_first_poll_reports_the_state_at_once() -> None:
     async with FakeTelegram() as fake, listening(fake, pace=replace(QUICK, poll=30)) as (channel, _):
         await soon(lambda: channel.state.state == "up")
         assert fake.calls("getUpdates")[0]["timeout"] == 0
@@ -153,7 +153,7 @@ async def test_what_nobody_waits_for_holds_up_no_message(method: str) -> None:
 async def test_a_button_that_was_not_taken_is_not_answered() -> None:
     async with FakeTelegram() as fake, listening(fake, *[False] * 3) as (_, inbox):
         fake.presses(fake.message("Run?")["message_id"], "y")
-        await soon(lambda: len(inbox.heard) == 3)
+        await soon(lambda: len(inbox.received) == 3)
         assert fake.calls("answerCallbackQuery") == []
         await soon(lambda: len(fake.calls("answerCallbackQuery")) == 1)
 
@@ -165,21 +165,21 @@ async def test_reactions_come_as_they_were_asked_for() -> None:
         chat = {"id": CHAT, "type": "private"}
         put = {"old_reaction": [], "new_reaction": [{"type": "emoji", "emoji": "👍"}]}
         fake.update(message_reaction={"chat": chat, "message_id": 5, "user": person, "date": 1, **put})
-        await soon(lambda: [one.kind for one in inbox.heard] == ["reaction"])
+        await soon(lambda: [one.kind for one in inbox.received] == ["reaction"])
 
 
-async def test_a_group_that_tells_where_it_went_is_answered_there_and_its_new_number_is_in_the_log(
+async def test_a_group_that_reports_where_it_went_is_answered_there_and_its_new_number_is_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with FakeTelegram() as fake, listening(fake) as (channel, inbox):
         fake.says(chat=-4001, migrate_to_chat_id=GROUP)
-        await soon(lambda: [one.kind for one in inbox.heard] == ["migrate"])
+        await soon(lambda: [one.kind for one in inbox.received] == ["migrate"])
         await channel.send(out("here", replace(THERE, chat="-4001")))
         await channel.typing(replace(THERE, chat="-4001"))
         assert fake.shown(GROUP) == ["here"] and fake.shown(-4001) == []
         assert [call["chat_id"] for call in fake.calls("sendChatAction")] == [GROUP]
         fake.says(chat=-4001, migrate_to_chat_id=GROUP)
-        await soon(lambda: len(inbox.heard) == 2)
+        await soon(lambda: len(inbox.received) == 2)
     assert [line for line in caplog.messages if "list it under its new id" in line] == [
         f"telegram: the group -4001 became {GROUP}: list it under its new id"
     ]
@@ -215,7 +215,7 @@ async def test_a_token_that_is_taken_away_while_it_listens_ends_that_with_what_t
         assert gone.value.key == "channels.telegram.botToken" and channel.state.state == "failed"
 
 
-async def test_what_keeps_it_from_hearing_is_one_line_of_the_log_and_so_is_that_it_hears_again(
+async def test_what_keeps_it_from_receiving_is_one_line_of_the_log_and_so_is_that_it_receives_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "claw_telegram")
@@ -274,11 +274,11 @@ async def test_a_topic_stays_the_place_of_all_that_is_said_there() -> None:
         assert [call["message_thread_id"] for call in said] == [42, 42, 42]
 
 
-async def test_a_channel_that_stopped_hears_nothing_more() -> None:
+async def test_a_channel_that_stopped_receives_nothing_more() -> None:
     inbox = RecordingInbox()
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
         async with running(channel, inbox):
             await soon(lambda: channel.state.state == "up")
         fake.says("too late")
         await asyncio.sleep(0.05)
-        assert inbox.heard == [] and len(fake.pending) == 1
+        assert inbox.received == [] and len(fake.pending) == 1

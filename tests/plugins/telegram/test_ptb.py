@@ -121,16 +121,16 @@ async def test_failures_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_an_application_polls_and_what_it_confirmed_is_gone() -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     async def hear(update: Update, _: Any) -> None:
         assert update.effective_message and update.effective_message.text
-        heard.append(update.effective_message.text)
-        await update.effective_message.reply_text(f"echo {heard[-1]}")
+        received.append(update.effective_message.text)
+        await update.effective_message.reply_text(f"echo {received[-1]}")
 
     async def press(update: Update, _: Any) -> None:
         assert update.callback_query
-        heard.append(str(update.callback_query.data))
+        received.append(str(update.callback_query.data))
         await update.callback_query.answer()
 
     async with FakeTelegram() as fake:
@@ -139,7 +139,7 @@ async def test_an_application_polls_and_what_it_confirmed_is_gone() -> None:
             fake.says("two")
             await soon(lambda: len(fake.shown()) == 2)
             fake.presses(max(fake.messages[CHAT]), "ap:1")
-            await soon(lambda: heard == ["one", "two", "ap:1"])
+            await soon(lambda: received == ["one", "two", "ap:1"])
             await soon(lambda: not fake.pending)
         assert fake.shown() == ["echo one", "echo two"]
         assert len(fake.calls("answerCallbackQuery")) == 1

@@ -110,7 +110,7 @@ def test_a_fence_that_would_be_cut_but_fits_whole_goes_into_the_next_message() -
     assert split(f"some words here\n\n{fence}", 24) == ("some words here", fence)
 
 
-def test_a_long_fence_is_closed_and_opened_anew() -> None:
+def test_a_long_fence_is_closed_and_opened_again() -> None:
     assert split("```py\naaaa\nbbbb\ncccc\ndddd\n```", 20) == (
         "```py\naaaa\nbbbb\n```",
         "```py\ncccc\ndddd\n```",

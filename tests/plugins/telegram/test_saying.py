@@ -21,7 +21,7 @@ def test_a_value_that_would_not_come_back_is_refused_before_it_is_sent(value: st
     assert keyboard([Button("?", "x" * 64)]) and keyboard([Button("?", "文" * 21)])
 
 
-def test_short_labels_stand_beside_each_other_and_long_ones_below() -> None:
+def test_short_labels_are_beside_each_other_and_long_ones_below() -> None:
     short = keyboard([Button(f"b{number}", "v") for number in range(4)])["inline_keyboard"]
     assert [len(row) for row in short] == [3, 1]
     wide = keyboard([Button("b", "v"), Button("a label of many words", "v")])["inline_keyboard"]
@@ -77,7 +77,7 @@ async def test_what_is_no_markdown_goes_out_letter_for_letter() -> None:
         assert fake.shown() == ["**/*.md <b>"] and "parse_mode" not in fake.calls("sendMessage")[0]
 
 
-async def test_buttons_stand_below_the_last_of_several_messages() -> None:
+async def test_buttons_are_below_the_last_of_several_messages() -> None:
     text, buttons = "words " * 1000, (Button("More", "more"),)
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
         writer = channel.stream(out(""))

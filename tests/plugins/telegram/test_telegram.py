@@ -1,4 +1,4 @@
-"""Telegram, played through: people and the service on one side, a door that writes down on the other."""
+"""Telegram, played through: people and the service on one side, a recording inbox on the other."""
 
 import asyncio
 import logging
@@ -47,10 +47,10 @@ async def test_an_answer_goes_to_the_same_chat_and_topic_and_quotes() -> None:
         fake.topics[GROUP] = {42}
         asked = fake.says("@claw_bot hi", chat=GROUP, message_thread_id=42, is_topic_message=True,
                           entities=[{"type": "mention", "offset": 0, "length": 9}])["message"]  # fmt: skip
-        await soon(lambda: inbox.heard)
-        heard = inbox.heard[0]
-        assert (heard.text, heard.mentions_us, heard.chat_type) == ("hi", True, "group")
-        receipt = await channel.send(out("hello", heard.address, reply_to=heard.message_id))
+        await soon(lambda: inbox.received)
+        first = inbox.received[0]
+        assert (first.text, first.mentions_us, first.chat_type) == ("hi", True, "group")
+        receipt = await channel.send(out("hello", first.address, reply_to=first.message_id))
         said = fake.messages[GROUP][int(receipt.message_ids[0])]
         assert (said["message_thread_id"], said["reply_to_message"]["message_id"]) == (
             42,
@@ -70,12 +70,12 @@ async def test_what_is_not_taken_is_not_confirmed_and_comes_again() -> None:
 async def test_nothing_is_confirmed_while_claw_still_writes_it_down() -> None:
     written = asyncio.Event()
 
-    class SlowDoor(RecordingInbox):
+    class SlowInbox(RecordingInbox):
         async def submit(self, inbound):  # type: ignore[no-untyped-def]
             await written.wait()
             return await super().submit(inbound)
 
-    async with FakeTelegram() as fake, channel_at(fake.url) as channel, running(channel, SlowDoor()):
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel, running(channel, SlowInbox()):
         fake.says("one")
         await soon(lambda: len(fake.calls("getUpdates")) == 1)
         await asyncio.sleep(0.05)
@@ -85,22 +85,22 @@ async def test_nothing_is_confirmed_while_claw_still_writes_it_down() -> None:
 
 
 async def test_a_gateway_in_trouble_gets_the_message_again_and_an_unknown_shape_stops_nothing() -> None:
-    class TroubledDoor(RecordingInbox):
+    class FailingInbox(RecordingInbox):
         async def submit(self, inbound):  # type: ignore[no-untyped-def]
-            if not self.heard:
-                self.heard.append(inbound)
+            if not self.received:
+                self.received.append(inbound)
                 raise OSError("disk full")
             return await super().submit(inbound)
 
-    door = TroubledDoor()
-    async with FakeTelegram() as fake, channel_at(fake.url) as channel, running(channel, door):
+    failing = FailingInbox()
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel, running(channel, failing):
         fake.update(message={"message_id": 1})
         fake.says("one")
         await soon(lambda: not fake.pending)
-        assert door.texts == ["one", "one"]
+        assert failing.texts == ["one", "one"]
 
 
-async def test_after_a_drop_it_connects_again_and_hears_what_it_missed() -> None:
+async def test_after_a_drop_it_connects_again_and_receives_what_it_missed() -> None:
     async with FakeTelegram() as fake, listening(fake) as (channel, inbox):
         await soon(lambda: channel.state.state == "up")
         fake.drop("getUpdates", 2)
@@ -111,7 +111,7 @@ async def test_after_a_drop_it_connects_again_and_hears_what_it_missed() -> None
         assert channel.state.state == "up" and "broke" in channel.state.last_error
 
 
-async def test_a_poll_that_hangs_is_given_up_and_made_anew() -> None:
+async def test_a_poll_that_hangs_is_given_up_and_recreated() -> None:
     async with FakeTelegram() as fake:
         fake.hang("getUpdates")
         async with listening(fake, pace=replace(QUICK, poll=0, grace=0.1)) as (channel, inbox):
@@ -153,13 +153,13 @@ async def test_an_album_is_one_message_also_when_its_parts_come_apart() -> None:
         part(3)
         fake.says("and?")
         await soon(lambda: not fake.pending)
-        assert [(one.text, [file.key for file in one.attachments]) for one in inbox.heard] == [
+        assert [(one.text, [file.key for file in one.attachments]) for one in inbox.received] == [
             ("look", ["p1", "p2", "p3"]),
             ("and?", []),
         ]
 
 
-async def test_a_button_is_heard_with_its_value_and_answered_once_it_is_taken() -> None:
+async def test_a_button_is_received_with_its_value_and_answered_once_it_is_taken() -> None:
     async with FakeTelegram() as fake, listening(fake, False, True) as (channel, inbox):
         buttons = (Button("Once", "ap:1:once", "primary"), Button("Deny", "ap:1:deny", "danger"))
         receipt = await channel.send(out("Run `rm x`?", buttons=buttons))
@@ -167,8 +167,8 @@ async def test_a_button_is_heard_with_its_value_and_answered_once_it_is_taken() 
         assert [key["callback_data"] for key in row] == ["ap:1:once", "ap:1:deny"]
         fake.presses(int(receipt.message_ids[0]), "ap:1:once")
         await soon(lambda: fake.calls("answerCallbackQuery"))
-        assert len(inbox.heard) == 2, "the first time it was not accepted"
-        pressed = inbox.heard[-1]
+        assert len(inbox.received) == 2, "the first time it was not accepted"
+        pressed = inbox.received[-1]
         assert (pressed.kind, pressed.text, pressed.message_id) == (
             "button",
             "ap:1:once",
@@ -192,7 +192,7 @@ async def test_it_stops_at_once_and_leaves_no_task() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_privacy_mode_is_told_when_a_group_shall_be_heard_without_being_called() -> None:
+async def test_privacy_mode_is_reported_when_a_group_shall_be_received_without_being_called() -> None:
     groups = {str(GROUP): {"requireMention": False}}
     async with FakeTelegram() as fake, listening(fake, groups=groups) as (channel, _):
         await soon(lambda: channel.state.state == "up")
@@ -248,7 +248,7 @@ async def test_a_stream_grows_by_edits_and_ends_as_the_whole_text() -> None:
         assert len(fake.calls("sendMessage")) == 2
 
 
-async def test_a_stream_that_is_cut_off_leaves_what_stood_there_and_no_task() -> None:
+async def test_a_stream_that_is_cut_off_leaves_what_was_visible_and_no_task() -> None:
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
         writer = channel.stream(out("", THERE))
         await writer.show("Half of")
@@ -258,7 +258,7 @@ async def test_a_stream_that_is_cut_off_leaves_what_stood_there_and_no_task() ->
         assert fake.shown(GROUP) == ["Half of"]
 
 
-async def test_a_429_is_told_with_its_time_and_other_chats_go_on() -> None:
+async def test_a_429_is_reported_with_its_time_and_other_chats_go_on() -> None:
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
         fake.fail("sendMessage", too_fast(14))
         with pytest.raises(DeliveryError) as pressed:
@@ -353,8 +353,8 @@ async def test_it_edits_reacts_asks_and_shows_that_it_types() -> None:
         assert reactions == [[{"type": "emoji", "emoji": "❤"}], []]
         fake.topics[GROUP] = {42}
         fake.says("hi", chat=GROUP)
-        await soon(lambda: inbox.heard)
-        await channel.typing(inbox.heard[0].address)
+        await soon(lambda: inbox.received)
+        await channel.typing(inbox.received[0].address)
         threads = [call.get("message_thread_id") for call in fake.calls("sendChatAction")]
         assert threads == [None, 1], "the General topic has a number for typing alone"
         fake.fail("sendChatAction", too_fast(30))
@@ -412,14 +412,16 @@ async def test_files_come_in_as_bytes_and_one_over_the_limit_does_not() -> None:
     async with FakeTelegram() as fake, listening(fake) as (channel, inbox):
         id = fake.keep(b"x" * 200_000)
         fake.says(document={"file_id": id, "file_unique_id": "u", "file_name": "a.txt", "file_size": 200_000})
-        await soon(lambda: inbox.heard)
-        (attachment,) = inbox.heard[0].attachments
+        await soon(lambda: inbox.received)
+        (attachment,) = inbox.received[0].attachments
         assert (attachment.kind, attachment.name, attachment.size_bytes) == ("file", "a.txt", 200_000)
-        got = b"".join([piece async for piece in channel.fetch(inbox.heard[0], attachment)])
+        got = b"".join([piece async for piece in channel.fetch(inbox.received[0], attachment)])
         assert got == b"x" * 200_000
         with pytest.raises(DeliveryError, match="20 MB"):
-            async for _ in channel.fetch(inbox.heard[0], replace(attachment, size_bytes=21 << 20)):
+            async for _ in channel.fetch(inbox.received[0], replace(attachment, size_bytes=21 << 20)):
                 pass
         with pytest.raises(DeliveryError, match="wrong file_id"):
-            async for _ in channel.fetch(inbox.heard[0], replace(attachment, key="nobody", size_bytes=None)):
+            async for _ in channel.fetch(
+                inbox.received[0], replace(attachment, key="nobody", size_bytes=None)
+            ):
                 pass

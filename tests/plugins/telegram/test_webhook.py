@@ -74,7 +74,7 @@ async def hooked(
     await network.aclose()
 
 
-async def test_telegram_is_told_where_to_call_and_what_it_posts_is_heard() -> None:
+async def test_telegram_is_told_where_to_call_and_what_it_posts_is_received() -> None:
     async with FakeTelegram() as fake, hooked(fake) as inbox:
         (call,) = fake.calls("setWebhook")
         assert call["secret_token"] == SECRET and "message_reaction" in call["allowed_updates"]
@@ -96,7 +96,7 @@ async def test_an_album_is_one_message_and_acknowledged_after_it_was_taken() -> 
         for number in (1, 2, 3):
             fake.says(photo=[{"file_id": f"p{number}"}], media_group_id="g")
         await soon(lambda: not fake.pending)
-        assert [[file.key for file in one.attachments] for one in inbox.heard] == [["p1", "p2", "p3"]] * 2
+        assert [[file.key for file in one.attachments] for one in inbox.received] == [["p1", "p2", "p3"]] * 2
 
 
 async def test_the_parts_of_an_album_that_come_one_after_the_other_are_waited_for() -> None:
@@ -116,7 +116,7 @@ async def test_the_parts_of_an_album_that_come_one_after_the_other_are_waited_fo
                 await asyncio.sleep(0.03)
             assert [answer.status for answer in await asyncio.gather(*calls)] == [200, 200]
         await network.aclose()
-    assert [[file.key for file in one.attachments] for one in inbox.heard] == [["p1", "p2"]]
+    assert [[file.key for file in one.attachments] for one in inbox.received] == [["p1", "p2"]]
 
 
 async def test_a_route_whose_channel_stopped_takes_nothing_more() -> None:
@@ -129,19 +129,19 @@ async def test_a_route_whose_channel_stopped_takes_nothing_more() -> None:
         async with running(channel, inbox):  # type: ignore[arg-type]
             await soon(lambda: channel.state.state == "up")  # type: ignore[attr-defined]
             assert fake.calls("setWebhook") == [], "whoever set it, set it"
-        assert (await route.answer(post(route, body=update))).status == 503 and inbox.heard == []
+        assert (await route.answer(post(route, body=update))).status == 503 and inbox.received == []
         await network.aclose()
 
 
 async def test_a_gateway_that_cannot_write_it_down_is_asked_again() -> None:
-    class TroubledDoor(RecordingInbox):
+    class FailingInbox(RecordingInbox):
         async def submit(self, inbound):  # type: ignore[no-untyped-def]
-            if not self.heard:
-                self.heard.append(inbound)
+            if not self.received:
+                self.received.append(inbound)
                 raise OSError("disk full")
             return await super().submit(inbound)
 
-    async with FakeTelegram() as fake, hooked(fake, inbox=TroubledDoor()) as inbox:
+    async with FakeTelegram() as fake, hooked(fake, inbox=FailingInbox()) as inbox:
         fake.says("one")
         await soon(lambda: not fake.pending)
         assert inbox.texts == ["one", "one"]

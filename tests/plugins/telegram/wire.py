@@ -39,7 +39,7 @@ def an_update(fixture: dict[str, Any]) -> None:
     inbound = to_inbound(fixture["update"], TelegramBot(config["bot_id"], config["bot_username"]))
     assert inbound is not None
     assert inbound.kind == KINDS.get(expected.get("kind"), expected.get("kind", "message"))
-    told = {
+    fields = {
         "text": inbound.text,
         "data": inbound.text,
         "mentioned_bot": inbound.mentions_us,
@@ -54,8 +54,8 @@ def an_update(fixture: dict[str, Any]) -> None:
         "command": command_of(inbound)[0],
         "args": command_of(inbound)[1],
     }
-    assert {name: told[name] for name in expected if name in told} == {
-        name: expected[name] for name in expected if name in told
+    assert {name: fields[name] for name in expected if name in fields} == {
+        name: expected[name] for name in expected if name in fields
     }
     assert len(inbound.attachments) == len(expected.get("attachments", ()))
     for attachment, wanted in zip(inbound.attachments, expected.get("attachments", ()), strict=True):
@@ -96,8 +96,8 @@ async def an_answer(name: str, fixture: dict[str, Any]) -> None:
             me = bot_of(fixture["body"]["result"])
             assert (me.username, me.hears_all) == ("claw_bot", not expected["privacy_mode_on"])
         case "api_getfile":
-            heard = Inbound(place, "", Sender("1"))
-            async for _ in channel.fetch(heard, Attachment("image", key="AgACfx_x")):
+            photo = Inbound(place, "", Sender("1"))
+            async for _ in channel.fetch(photo, Attachment("image", key="AgACfx_x")):
                 pass
             assert wire.requests[1].url.path == expected["download"].replace("<token>", TOKEN)
         case "api_send_ok":
@@ -181,10 +181,10 @@ async def webhook_calls(fixture: dict[str, Any]) -> None:
     async with running(channel, inbox):  # type: ignore[arg-type]
         await soon(lambda: channel.state.state == "up")  # type: ignore[attr-defined]
         for call in fixture["requests"]:
-            inbox.heard.clear()
+            inbox.received.clear()
             headers = {name.lower(): value for name, value in call["headers"].items()}
             request = WebRequest("POST", route.path, headers=headers)
             answer = route.admit(request) or await route.answer(
                 WebRequest("POST", route.path, headers=headers, body=body)
             )
-            assert (answer.status, len(inbox.heard)) == (call["expect_status"], call["events"])
+            assert (answer.status, len(inbox.received)) == (call["expect_status"], call["events"])

@@ -177,7 +177,7 @@ def test_pages_put_together_are_the_file(text, first, limit, most):
             paged(text, first, limit, most)
 
 
-async def test_edits_that_would_grow_without_end_are_told(bench) -> None:
+async def test_edits_that_would_grow_without_end_are_reported(bench) -> None:
     bench.put("a.txt", "a" * 1000)
     doubling = [{"old_text": "a", "new_text": "aa"}] * 40
     assert "an edit makes at most" in await bench.refused(

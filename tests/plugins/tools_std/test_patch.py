@@ -144,10 +144,10 @@ async def test_like_lines_by_the_thousand_are_found_at_once(bench) -> None:
     assert (bench.workspace / "a.txt").read_text() == "a\n" * 40_000 + "c\n"
 
 
-async def test_more_hunks_than_can_be_looked_for_are_told(bench) -> None:
+async def test_more_hunks_than_can_be_looked_for_are_reported(bench) -> None:
     bench.put("a.txt", "a\n" * 60_000)
     hunks = "@@\n-a\n+b\n" * 1000
-    told = await bench.refused(
+    problem = await bench.refused(
         "apply_patch", input=f"*** Begin Patch\n*** Update File: a.txt\n{hunks}*** End Patch"
     )
-    assert "1000 hunks are too many at once for a file of 60000 lines" in told
+    assert "1000 hunks are too many at once for a file of 60000 lines" in problem

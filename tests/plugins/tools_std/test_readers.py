@@ -29,7 +29,7 @@ def home(bench):
 @pytest.mark.parametrize("command", [
     # the words that GNU programs take for another, longer option
     "sort --files=names0", "wc --files=names0", "du --files=names0", "file --files=names",
-    # the letters that stand behind a digit
+    # the letters after a digit
     "file -0f names", "grep -1R root sub", "rg -0L root sub", "rg -.L root sub", "du -0L sub", "diff -1r sub sub",
     # a value behind other letters
     "grep -nof{out}/secret guesses", "rg -nof{out}/secret guesses", "grep -nof../outside/secret guesses",

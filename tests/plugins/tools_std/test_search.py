@@ -173,7 +173,7 @@ async def test_grep_narrows_as_rg_does(extra, rg, tree, bench_in):
     assert [f.replace("\ufffd", "?") for f in found] == [e.replace("\ufffd", "?") for e in expected]
 
 
-async def test_context_lines_stand_round_the_matches_as_in_rg(rg, bench):
+async def test_context_lines_are_around_the_matches_as_in_rg(rg, bench):
     bench.put("a.txt", "".join(f"line {n}\n" for n in range(1, 41)))
     text = await bench.ok("grep", pattern="line (5|8|20|40|1)$", context=2)
     done = subprocess.run(
@@ -226,10 +226,10 @@ async def test_a_pattern_or_place_that_cannot_be_is_refused(bench):
     "a{9999999,}", "(?:a{999}){999}", "(?:(?:a{99}){99}){99}", "(?x)(?:a{999}) {999}", "(?:ab){99999}",
     "a{" + "9" * 9000 + "}", "(" * 3000 + "a" + ")" * 3000, "a|" * 20_000,
 ])  # fmt: skip
-async def test_a_pattern_that_takes_all_memory_is_told_before(pattern: str, bench) -> None:
+async def test_a_pattern_that_takes_all_memory_is_reported_before(pattern: str, bench) -> None:
     bench.put("a.txt", "aaa\n")
-    told = await bench.refused("grep", pattern=pattern)
-    assert "too large" in told or "no regular expression" in told
+    problem = await bench.refused("grep", pattern=pattern)
+    assert "too large" in problem or "no regular expression" in problem
 
 
 async def test_a_pattern_with_ordinary_counts_is_searched_for(bench) -> None:

@@ -37,7 +37,7 @@ def python(bench) -> str:
 
 
 async def gone(workspace: Path, *names: str) -> bool:
-    """Whether these processes have ended (a zombie that nobody has fetched counts as ended)."""
+    """Return true if these processes have ended (a zombie counts as ended)."""
     for _ in range(500):
         alive = [name for name in names if _alive(int((workspace / name).read_text()))]
         if not alive:
@@ -165,7 +165,7 @@ async def test_full_mode_runs_a_shell_and_deny_nothing(bench):
 # --- how it runs -----------------------------------------------------------------------------------------------------
 
 
-async def test_the_exit_code_and_both_streams_are_told(bench):
+async def test_the_exit_code_and_both_streams_are_reported(bench):
     use(bench, mode="full")
     result = await bench.call("exec", command="echo out; echo err >&2; exit 3")
     assert (result.content, result.is_error, result.details["exitCode"]) == (
@@ -314,5 +314,5 @@ def test_output_is_whole_up_to_its_limit_and_then_keeps_both_ends(pieces, limit,
         assert f"{len(whole) - 2 * (limit // 2)} bytes left out" in text
 
 
-async def test_a_command_longer_than_any_program_takes_is_told(bench) -> None:
+async def test_a_command_longer_than_any_program_takes_is_reported(bench) -> None:
     assert "at most 100000 characters" in await bench.refused("exec", command="echo " + "a" * 100_000)

@@ -57,7 +57,7 @@ async def test_nothing_is_sent_when_a_file_is_outside_or_missing_or_the_text_emp
     assert bench.talk.acts == []
 
 
-async def test_the_status_tells_time_zone_model_and_context(bench):
+async def test_the_status_reports_time_zone_model_and_context(bench):
     bench.status |= {
         "model": "acme/large",
         "context_tokens": 200_000,

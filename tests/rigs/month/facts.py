@@ -1,6 +1,6 @@
-"""What people tell and ask: facts of twenty kinds, each with a value that stands nowhere else.
+"""Facts that people state and ask for: twenty kinds, each with a unique value.
 
-Half are English, half Chinese. A fact is told in one sentence and asked for once, in the same words or in others:
+Half are English, half Chinese. A fact is stated in one sentence and asked for once, in the same words or in others:
 then the thing has another name too. Nothing here says which value belongs to which thing: that is the script's to make
 up, and the model's to have read.
 """
@@ -16,7 +16,7 @@ from functools import cached_property
 class Kind:
     """A kind of fact.
 
-    :param said: how it is told: ``{it}`` is the thing, ``{value}`` what is to be remembered of it.
+    :param said: its statement: ``{it}`` is the thing, ``{value}`` what is to be remembered of it.
     :param plain: how it is asked in the same words; ``other`` in other words, where ``{it}`` is the other name.
     :param things: name and other name of each thing.
     :param value: makes a value up, from a number that comes once.
@@ -29,7 +29,7 @@ class Kind:
     value: Callable[[int], str]
 
     def meant(self, sentence: str) -> "re.Pattern[str] | None":
-        """What answers a question of this kind: the telling, its value as group 1; None when it asks something else."""
+        """Return the pattern of the statement that answers a question of this kind, its value as group 1, or None."""
         if found := self._plain.fullmatch(sentence):
             return self._telling(found[1])
         if found := self._other.fullmatch(sentence):
@@ -57,7 +57,7 @@ def _hole(template: str) -> "re.Pattern[str]":
 
 @dataclass(frozen=True)
 class Fact:
-    """Something that is told once and asked for once.
+    """A fact that is stated once and asked for once.
 
     :param reworded: asked in other words.
     """
@@ -259,7 +259,7 @@ def facts(count: int, dice: random.Random) -> tuple[Fact, ...]:
 
 
 def meant(question: str) -> "re.Pattern[str] | None":
-    """What a sentence asks for, by how it would have been told; None when it is no such question."""
+    """Return the pattern of the statement that answers a question; None when it is no such question."""
     return next((telling for kind in _KINDS if (telling := kind.meant(question))), None)
 
 

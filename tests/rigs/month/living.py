@@ -55,7 +55,7 @@ class Model(FakeProvider):
     """The model behind its wire: it gets bytes, refuses what is too long for it, and keeps nothing.
 
     :param plain: what claw puts in the place of messages that it left out is not sent either.
-    :ivar source: where the newest answer stood; ``refusals`` how many requests were too long.
+    :ivar source: the source of the newest answer; ``refusals`` the number of requests that were too long.
     """
 
     def __init__(self, plain: bool = False) -> None:
@@ -97,10 +97,10 @@ def _bytes(request: Request, plain: bool) -> bytes:
 
 @dataclass
 class Lived:
-    """How a month went.
+    """The result of a month.
 
     :param found: when questions were answered rightly; ``lost`` the questions of the others, with what was said instead.
-    :param sources: where the right answers stood.
+    :param sources: the sources of the right answers.
     :param outcomes: of all turns, with counts; ``complaints`` what claw complained about.
     """
 
@@ -197,7 +197,7 @@ class LifecycleTests:
         return "\n".join(outbound.text for outbound in sent[before:])
 
     def _look(self, harness: Harness) -> None:
-        """How the newest turns ended; the journal keeps those of a week."""
+        """Return the outcomes of the newest turns; the journal keeps those of a week."""
         turns = harness.app.runtime.turn_log.turns(2 * _LOOK_EACH)
         self._outcomes |= {turn["turn"]: turn["outcome"] for turn in turns}
 
@@ -210,7 +210,7 @@ class LifecycleTests:
             self.lived.lost.append((line, said))
 
     def _index_memory(self) -> None:
-        """What the hours between two turns are for: in the product a thread does it, here it is waited for."""
+        """Update the index of notes to its end, which a thread does in the product between two turns."""
         index = self._home / "plugins" / "memory" / "default.sqlite"
         own = self._home / "agents" / "default" / "agent"
         if self._settings is DROPS_OLDEST or not (own / "memory").exists():

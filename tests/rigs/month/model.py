@@ -1,6 +1,6 @@
 """The model of the month: it understands what it reads and keeps nothing. What it says follows from one request's bytes.
 
-It does what a sensible model does. A question is answered from what stands in the request; what does not is looked for in
+It does what a sensible model does. A question is answered from the request; what is not there is looked for in
 the memory, in the words of the question. Asked to save what matters, or to summarise, it copies the sentences that tell
 something, as many as fit into what such a model writes.
 """
@@ -43,10 +43,10 @@ _MINUTES = re.compile(r"[Mm]inutes to (\S+\.md)")
 
 @dataclass(frozen=True)
 class Reply:
-    """What it says.
+    """An answer of the model.
 
     :param calls: name and arguments of each tool it asks for.
-    :param asked: that a question was answered; ``source`` where it stood: told, summary, memory, prompt or nothing.
+    :param asked: that a question was answered; ``source`` its place: told, summary, memory, prompt or nothing.
     """
 
     text: str = ""
@@ -55,14 +55,14 @@ class Reply:
 
 
 def tokens(body: bytes) -> int:
-    """How many tokens such a service counts: four bytes of English, one and a half Chinese characters."""
+    """Estimate the tokens that such a service counts: four bytes of English, one and a half Chinese characters each."""
     text = body.decode()
     wide = len(body) - len(text)  # two bytes more for each Chinese character
     return len(text) // 4 + wide // 4
 
 
 def answer(data: bytes) -> Reply:
-    """What comes next (Chat Completions)."""
+    """Return the next answer (Chat Completions)."""
     body = json.loads(data)
     system, *rows = body["messages"]
     if system["content"].startswith(instructions.SUMMARISE):
@@ -86,7 +86,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def is_worth_keeping(sentence: str) -> bool:
-    """Whether a sentence tells something that may be asked for later: a name, a figure, a choice."""
+    """Return true if a sentence states a name, a figure or a choice that may be asked for later."""
     return (
         bool(TELLING.search(sentence)) and not _WANTED.search(sentence) and not sentence.endswith(("?", "？"))
     )
@@ -104,7 +104,7 @@ def _recall(
 
 
 def _read(system: str, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
-    """What it was shown, the newest first, and what that is."""
+    """Yield the texts of the request, the newest first, each with its kind."""
     for row in reversed(rows):
         text = row.get("content") or ""
         summary = row["role"] == "assistant" and text.startswith(_SUMMARY)
@@ -117,10 +117,10 @@ def _save(said: str, before: Sequence[Row], since: Sequence[Row]) -> Reply:
     """Notes of what people said; what the request says was noted before is left out."""
     if any(row["role"] == "tool" for row in since):
         return Reply(_SILENT)
-    told = (
+    user_texts = (
         one for row in before if row["role"] == "user" for one in sentences(_HEAD.sub("", row["content"]))
     )
-    new = [one for one in dict.fromkeys(told) if is_worth_keeping(one) and one not in said]
+    new = [one for one in dict.fromkeys(user_texts) if is_worth_keeping(one) and one not in said]
     if not new:
         return Reply(_SILENT)
     [path] = _FILE.findall(said)[-1:]
@@ -131,9 +131,9 @@ def _summary(material: str) -> str:
     """The facts of the summary so far and of what people said, and the newest that was asked for."""
     old, _, conversation = material.removesuffix("</conversation>").rpartition("<conversation>")
     parts = _SAID_BY.split(conversation)
-    told = [words for by, words in zip(parts[1::2], parts[2::2], strict=True) if by == "user"]
-    lines = [one for text in (old, *told) for one in sentences(text) if is_worth_keeping(one)]
-    asked = [" ".join(text.split())[:120] for text in told[-5:]]
+    user_texts = [words for by, words in zip(parts[1::2], parts[2::2], strict=True) if by == "user"]
+    lines = [one for text in (old, *user_texts) for one in sentences(text) if is_worth_keeping(one)]
+    asked = [" ".join(text.split())[:120] for text in user_texts[-5:]]
     facts = _lines([*dict.fromkeys(lines)], SUMMARY_CHARS - sum(map(len, asked)))
     done = "\n".join(f"- {text}" for text in asked)
     return f"## Facts\n{facts}\n\n## Done, and still to do\n{done}"
@@ -151,7 +151,7 @@ def _lines(facts: Sequence[str], most_chars: int) -> str:
 
 
 def _work(said: str, since: Sequence[Row], tools: set[str]) -> Reply | None:
-    """What people want done with tools; None when they only talk."""
+    """Return the tool calls that a message asks for; None when it asks for none."""
     results = [row["content"] for row in since if row["role"] == "tool"]
     if results:
         return Reply(

@@ -1,4 +1,4 @@
-"""Who says what when, over a month: made from a number, the same each time."""
+"""The messages of a month, made from a seed."""
 
 import random
 from collections.abc import Iterator
@@ -20,24 +20,24 @@ class Line:
     """Something that a person says, which makes a turn.
 
     :param at: seconds since 1970.
-    :param told: the fact in it; ``asked`` the fact that it asks for.
+    :param fact: the fact in it; ``asked`` the fact that it asks for.
     :param cut: the person stops the turn while a tool runs.
-    :param restart: claw was started anew before it.
+    :param restart: claw was restarted before it.
     """
 
     at: float
     chat: str
     text: str
-    told: Fact | None = None
+    fact: Fact | None = None
     asked: Fact | None = None
     cut: bool = False
     restart: bool = False
 
 
 def month(turns: int = 3000, count: int = 200, days: int = 30, seed: int = 1) -> tuple[Line, ...]:
-    """So many turns over so many days, in which ``count`` facts are told and asked for, most of them days later.
+    """So many turns over so many days, in which ``count`` facts are stated and asked for, most of them days later.
 
-    Two in three are asked for in the chat where they were told, the rest in any that is private: what was said there is
+    Two in three are asked for in the chat where they were stated, the rest in any that is private: what was said there is
     kept from the group.
     """
     dice = random.Random(seed)
@@ -50,7 +50,7 @@ def month(turns: int = 3000, count: int = 200, days: int = 30, seed: int = 1) ->
         line = Line(moment, chat, "")
         if (number := told_at.get(at)) is not None:
             chats[number] = chat
-            line = replace(line, text=words.telling(some[number].said, dice), told=some[number])
+            line = replace(line, text=words.telling(some[number].said, dice), fact=some[number])
         elif (number := asked_at.get(at)) is not None:
             where = chats[number] if dice.random() < 2 / 3 else dice.choice(_PRIVATE)
             line = replace(line, chat=where, text=words.asking(some[number].asked, dice), asked=some[number])
@@ -64,10 +64,10 @@ def month(turns: int = 3000, count: int = 200, days: int = 30, seed: int = 1) ->
 
 
 def _places(turns: int, count: int, dice: random.Random) -> tuple[dict[int, int], dict[int, int]]:
-    """In which turn each fact is told, and in which it is asked for: one in ten soon after, the rest at any time from 300
+    """Return the turns in which each fact is stated and asked for: one in ten soon after, the rest at any time from 300
     turns later on, in a short month half of it later."""
     gap = min(300, turns // 2)
-    told: dict[int, int] = {}
+    fact: dict[int, int] = {}
     asked: dict[int, int] = {}
     free = set(range(turns))
     for number in range(count):
@@ -77,13 +77,13 @@ def _places(turns: int, count: int, dice: random.Random) -> tuple[dict[int, int]
         least, most = (begin + 1, begin + turns // 50) if soon else (begin + gap, turns)
         later = [at for at in free if least <= at <= most and at != begin]
         end = dice.choice(later)
-        told[begin], asked[end] = number, number
+        fact[begin], asked[end] = number, number
         free -= {begin, end}
-    return told, asked
+    return fact, asked
 
 
 def _moments(turns: int, days: int, dice: random.Random) -> Iterator[float]:
-    """When each turn begins: at any time of the waking hours of its day."""
+    """Return the start of each turn, at a random time of the waking hours of its day."""
     for day in range(days):
         many = turns * (day + 1) // days - turns * day // days
         yield from sorted(_BEGINS + day * _DAY + dice.random() * _AWAKE for _ in range(many))

@@ -88,7 +88,7 @@ def report(number: int) -> str:
 
 
 def customer(number: int) -> dict[str, object]:
-    """What a system of customers answers: 2 to 45 KB."""
+    """Return an answer of a customer database: 2 to 45 KB."""
     dice = random.Random(-number)
     orders = [
         {"id": f"C{number}-{dice.randrange(10**6)}", "item": dice.choice(WORDS), "cents": dice.randrange(10**5),

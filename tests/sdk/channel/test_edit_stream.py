@@ -1,4 +1,4 @@
-"""A reply that grows in messages that can be edited: whatever the service does, in the end the whole text stands once."""
+"""A reply that grows in messages that can be edited: whatever the service does, the whole text is visible once."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ def cut(text: str, size: int = 10) -> tuple[str, ...]:
 
 
 class Board:
-    """A service that keeps messages; it can be told to fail.
+    """A service that keeps messages; it can be set to fail.
 
     :param faults: what the next calls end in; None is a call that passes.
     """
@@ -167,7 +167,7 @@ async def test_messages_that_are_too_many_in_the_end_are_taken_back() -> None:
     assert writer.shown == ("m1",)
 
 
-async def test_a_message_that_somebody_deleted_is_posted_anew_in_the_end_only() -> None:
+async def test_a_message_that_somebody_deleted_is_posted_again_in_the_end_only() -> None:
     board = Board()
     writer = board.writer()
     await writer.show("a")
@@ -249,7 +249,7 @@ FAULTS = st.sampled_from(
     last=st.text("ab", max_size=35),
     faults=st.lists(FAULTS, max_size=12),
 )
-def test_whatever_was_shown_and_failed_the_final_text_stands_once(
+def test_whatever_was_shown_and_failed_the_final_text_appears_once(
     states: list[tuple[str, int]], last: str, faults: list[DeliveryError | None]
 ) -> None:
     board = Board(*faults)
@@ -272,7 +272,7 @@ def test_whatever_was_shown_and_failed_the_final_text_stands_once(
 
 
 @pytest.mark.parametrize("unknown", [True, False])
-async def test_the_receipt_says_whether_a_message_may_stand_twice(unknown: bool) -> None:
+async def test_the_receipt_says_whether_a_message_may_appear_twice(unknown: bool) -> None:
     board = Board(DeliveryError("broken", outcome_unknown=unknown))
     writer = board.writer()
     await writer.show("half")

@@ -13,7 +13,7 @@ from claw.storage import files
 from claw_config_sdk import editor
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-HOUSE = """\
+ORIGINAL = """\
 # my house
 agents:
     defaults:   # for all
@@ -35,7 +35,7 @@ tools: {deny: [gateway]}   # never
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     file = tmp_path / "config.yaml"
-    file.write_text(HOUSE, encoding="utf-8")
+    file.write_text(ORIGINAL, encoding="utf-8")
     return file
 
 
@@ -80,7 +80,7 @@ def test_only_the_lines_of_the_key_change(
     path: Path, key: str, value: Any, gone: list[str], come: list[str]
 ) -> None:
     assert editor.set_value(path, key, value)
-    assert changed(HOUSE, path.read_text(encoding="utf-8")) == (gone, come)
+    assert changed(ORIGINAL, path.read_text(encoding="utf-8")) == (gone, come)
 
 
 def test_what_is_so_already_is_not_written(path: Path) -> None:
@@ -129,10 +129,10 @@ def test_a_change_that_would_break_the_file_is_refused_and_nothing_is_written(pa
         editor.set_value(path, "tools.profile", "codng")
     with pytest.raises(ConfigError, match=r"agents\.list\[0\]\.id"):
         editor.unset_value(path, "agents.list[coder].id")
-    assert path.read_text(encoding="utf-8") == HOUSE
+    assert path.read_text(encoding="utf-8") == ORIGINAL
 
 
-def test_a_file_that_is_wrong_already_can_be_mended_step_by_step(tmp_path: Path) -> None:
+def test_a_file_that_is_wrong_already_can_be_fixed_step_by_step(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("tools: {profle: x}\ngatway: {}\n", encoding="utf-8")
     assert editor.unset_value(path, "gatway")
@@ -149,7 +149,7 @@ def test_a_file_that_is_wrong_already_can_be_mended_step_by_step(tmp_path: Path)
         ("a b", "not a valid key"),
     ],
 )
-def test_a_key_that_leads_nowhere_is_told(path: Path, key: str, words: str) -> None:
+def test_a_key_that_leads_nowhere_is_reported(path: Path, key: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         editor.set_value(path, key, "x")
 

@@ -1,4 +1,4 @@
-"""Why a model call failed. The services' own error bodies are among the wire fixtures; here is what they do not show."""
+"""Classification of failed model calls, beyond the error bodies among the wire fixtures."""
 
 import json
 
@@ -53,7 +53,7 @@ def test_an_error_body_of_any_form_has_a_reason(status, body, reason):
         ),
     ],
 )
-def test_whether_another_try_may_help_is_told_with_the_reason(status, text, reason, again):
+def test_whether_another_try_may_help_is_reported_with_the_reason(status, text, reason, again):
     error = failure_said("acme/m", {"error": {"message": text}}, status=status)
 
     assert (error.reason, error.retryable) == (reason, again)
@@ -107,10 +107,10 @@ def test_a_long_error_is_shortened():
         (400, {"error": {"message": "Invalid URL in image_url"}}, False),
     ],
 )
-def test_an_address_that_a_service_does_not_know_is_told_apart_from_a_model(status, body, is_the_address):
-    told = str(failure_said("gate/x", body, status=status))
+def test_an_address_that_a_service_does_not_know_is_distinguished_from_a_model(status, body, is_the_address):
+    problem = str(failure_said("gate/x", body, status=status))
 
-    assert ("does not know this address" in told and "providers.gate.baseUrl" in told) is is_the_address
+    assert ("does not know this address" in problem and "providers.gate.baseUrl" in problem) is is_the_address
 
 
 @given(st.text(max_size=300))

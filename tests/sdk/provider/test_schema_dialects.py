@@ -89,7 +89,7 @@ def nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
 @settings(max_examples=150, deadline=None)
 @given(PARAMETERS)
 @example(NO_LIST)
-def test_gemini_is_told_in_its_own_words_only(schema: dict[str, Any]) -> None:
+def test_gemini_is_addressed_in_its_own_words_only(schema: dict[str, Any]) -> None:
     before = copy.deepcopy(schema)
     said = gemini_schema(schema)
     assert schema == before, "the tool's own schema is left alone"

@@ -31,7 +31,7 @@ def test_events_have_a_name_and_data():
     assert decoded([stream]) == [("ping", b"{}"), ("", b"1\n2")]
 
 
-def test_a_last_event_without_its_empty_line_is_heard_at_the_end():
+def test_a_last_event_without_its_empty_line_is_parsed_at_the_end():
     assert decoded([b"data: 1\n\ndata: [DONE]"]) == [("", b"1"), ("", b"[DONE]")]
 
 
@@ -200,7 +200,7 @@ async def test_what_breaks_behind_a_whole_answer_does_not_matter():
     assert await answer_of(Said(b'data: "a"\n\ndata: true\n\n', b"data: }nonsense{\n\n")) == "a"
 
 
-async def test_a_web_page_is_told_as_a_wrong_address():
+async def test_a_web_page_is_reported_as_a_wrong_address():
     with pytest.raises(ProviderError, match=r"acme/m: .*web page.*providers\.acme\.baseUrl"):
         await answer_of(Said(b"<html><body>Sign in</body></html>", kind="text/html; charset=utf-8"))
 

@@ -61,7 +61,7 @@ async def test_who_is_cancelled_from_outside_is_cancelled() -> None:
     alarm.close()
 
 
-async def test_of_two_alarms_the_one_that_rang_is_told_from_the_other() -> None:
+async def test_of_two_alarms_the_one_that_rang_is_distinguished_from_the_other() -> None:
     outer, inner = ReusableTimeout(), ReusableTimeout()
     with pytest.raises(TimeoutError), outer.within(0.02), inner.within(60):
         await asyncio.sleep(60)

@@ -14,8 +14,8 @@ from hypothesis import given, strategies as st
 TEXTS = st.text(st.sampled_from("ab 文🚪\n"), max_size=200)
 
 
-class Door:
-    """Takes what is handed in, once it is told to."""
+class FakeInbox:
+    """An inbox that accepts messages once it is released."""
 
     def __init__(self, *answers: bool) -> None:
         self.received: list[Inbound] = []
@@ -44,33 +44,33 @@ async def soon(condition: object) -> None:
 
 
 async def test_what_people_say_comes_in_order_with_ids_of_its_own(channel: FakeChannel) -> None:
-    door = Door()
-    running = asyncio.create_task(channel.run(door))
+    inbox = FakeInbox()
+    running = asyncio.create_task(channel.run(inbox))
     channel.says("hello", "ann")
     channel.says("hi all", Sender("bo", username="bo99"), chat="group-1", chat_type="group", mentions_us=True)
     await soon(lambda: len(channel.acknowledged) == 2)
     running.cancel()
 
-    first, second = door.received
+    first, second = inbox.received
     assert (first.text, first.sender.id, first.address) == ("hello", "ann", channel.address())
     assert (second.chat_type, second.mentions_us, second.address.chat) == ("group", True, "group-1")
     assert len({first.event_id, second.event_id, first.message_id, second.message_id}) == 4
 
 
 async def test_what_claw_did_not_take_is_delivered_again(channel: FakeChannel) -> None:
-    door = Door(False, False, True)
-    running = asyncio.create_task(channel.run(door))
-    told = channel.says("hello")
+    inbox = FakeInbox(False, False, True)
+    running = asyncio.create_task(channel.run(inbox))
+    message = channel.says("hello")
     await soon(lambda: channel.acknowledged)
     running.cancel()
 
-    assert door.received == [told] * 3
-    assert channel.acknowledged == [told.event_id]
+    assert inbox.received == [message] * 3
+    assert channel.acknowledged == [message.event_id]
 
 
 async def test_after_a_lost_connection_it_connects_again(channel: FakeChannel) -> None:
-    door = Door()
-    running = asyncio.create_task(channel.run(door))
+    inbox = FakeInbox()
+    running = asyncio.create_task(channel.run(inbox))
     channel.says("before")
     await soon(lambda: channel.acknowledged)
     channel.disconnect()
@@ -80,7 +80,7 @@ async def test_after_a_lost_connection_it_connects_again(channel: FakeChannel) -
     await soon(lambda: len(channel.acknowledged) == 3)
     running.cancel()
 
-    assert [inbound.text for inbound in door.received] == ["before", "after", "after"]
+    assert [inbound.text for inbound in inbox.received] == ["before", "after", "after"]
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ async def test_after_a_lost_connection_it_connects_again(channel: FakeChannel) -
         ("down", (False, None, False)),
     ],
 )
-async def test_a_send_fails_as_it_is_told_and_shows_nothing(
+async def test_a_send_fails_as_configured_and_shows_nothing(
     channel: FakeChannel, how: str, error: tuple[bool, float | None, bool]
 ) -> None:
     channel.fail_next(how, 7.0)
     with pytest.raises(DeliveryError) as why:
         await channel.send(say(channel, "hello"))
-    told = why.value
-    assert (told.permanent, told.retry_after_seconds, told.outcome_unknown) == error
+    message = why.value
+    assert (message.permanent, message.retry_after_seconds, message.outcome_unknown) == error
     assert (channel.shown, channel.sent) == ([], [])
 
 
@@ -164,11 +164,11 @@ async def test_a_gateway_lets_in_who_writes_unless_the_test_says_who_may() -> No
     async with Harness(FakeProvider(says("Hello.")), channels=[channel]) as harness, harness.serving():
         channel.says_in_group("hi", "us")
         assert await channel.until_shown() == ["Hello."]
-    stranger = FakeChannel()
-    async with Harness(FakeProvider(), channels=[stranger], config=listed) as harness, harness.serving():
-        told = stranger.says("hi", "bo")
-        await soon(lambda: ("settled", (stranger.address(), told.message_id)) in stranger.acts)
-    assert stranger.shown == []
+    other = FakeChannel()
+    async with Harness(FakeProvider(), channels=[other], config=listed) as harness, harness.serving():
+        message = other.says("hi", "bo")
+        await soon(lambda: ("settled", (other.address(), message.message_id)) in other.acts)
+    assert other.shown == []
 
 
 async def test_the_end_of_a_reply_can_fail_and_be_tried_again() -> None:
@@ -207,7 +207,7 @@ async def test_what_else_claw_does_is_written_down(channel: FakeChannel) -> None
 
 async def test_it_reports_its_state(channel: FakeChannel) -> None:
     assert channel.state.state == "starting"
-    running = asyncio.create_task(channel.run(Door()))
+    running = asyncio.create_task(channel.run(FakeInbox()))
     await soon(lambda: channel.state.state == "up")
     channel.disconnect()
     await soon(lambda: channel.state.reconnects == 1)
@@ -215,14 +215,14 @@ async def test_it_reports_its_state(channel: FakeChannel) -> None:
 
     impostor = channel.impostor()
     with pytest.raises(ConfigError, match=r"channels\.fake"):
-        await impostor.run(Door())
+        await impostor.run(FakeInbox())
     assert impostor.state.state == "failed"
 
 
 async def test_people_in_groups_and_other_bots_write_too(channel: FakeChannel) -> None:
-    told = [channel.says_in_group("hi", mention) for mention in ("us", "namesake", "")]
-    assert [one.mentions_us for one in told] == [True, False, False]
-    assert {(one.chat_type, one.address.chat) for one in told} == {("group", "group-1")}
+    message = [channel.says_in_group("hi", mention) for mention in ("us", "namesake", "")]
+    assert [one.mentions_us for one in message] == [True, False, False]
+    assert {(one.chat_type, one.address.chat) for one in message} == {("group", "group-1")}
     assert channel.bot_says("beep").sender.is_bot
 
 

@@ -218,7 +218,7 @@ async def test_a_script_that_is_over_answers_with_500(http):
             await gpt(service, http).chat.completions.create(model="m", messages=ASKED)
 
 
-async def test_a_service_that_hangs_is_told_when_the_client_leaves(http):
+async def test_a_service_that_hangs_is_reported_when_the_client_leaves(http):
     async with OpenAIService([ServiceReply(text="never ends", hang=True)]) as service:
         stream = await gpt(service, http).chat.completions.create(model="m", messages=ASKED, stream=True)
         await anext(aiter(stream))

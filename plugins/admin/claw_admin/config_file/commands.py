@@ -45,7 +45,7 @@ def set_(
     value: Annotated[str, typer.Argument(help=r"YAML: true, 3, \[a, b], a word.")],
     as_json: AsJson = False,
 ) -> None:
-    """Put VALUE at KEY. Comments stay; a change that would break the file is refused."""
+    """Set KEY to VALUE. Comments are kept; a change that would make the file invalid is refused."""
     path = file_of(os.environ)
     parsed = parse_value(value)
     try:
@@ -63,14 +63,14 @@ def set_(
 
 
 def unset(key: Key, as_json: AsJson = False) -> None:
-    """Take KEY out of the file."""
+    """Remove KEY from the file."""
     path = file_of(os.environ)
     changed = unset_value(path, key, os.environ)
     _report_change(path, key, t("unset") if changed else t("was not set"), changed, as_json)
 
 
 def schema() -> None:
-    """Print the JSON Schema of the file, for editors; installed plugins are in it."""
+    """Print the JSON Schema of the file, for editors; it covers the installed plugins."""
     manifests = [one.manifest for one in installed_plugins() if one.manifest]
     whole = config_schema(manifests, owners_in(os.environ)(ConfigSource()))
     sys.stdout.write(json.dumps(whole, ensure_ascii=False, indent=2) + "\n")

@@ -113,7 +113,7 @@ def disk_findings(home: Path, disk: os.statvfs_result | None = None) -> Iterator
         why = t("the disk is almost full: {mb} MB free", mb=f"{left / 2**20:.1f}")
         yield Finding(str(home), "disk", why, t("free some space"))
     elif disk.f_files and not disk.f_favail:
-        yield Finding(str(home), "disk", t("the disk has no room for another file"), t("free some space"))
+        yield Finding(str(home), "disk", t("the disk has no space for another file"), t("free some space"))
 
 
 def session_findings(home: Path) -> Iterator[Finding]:

@@ -71,11 +71,11 @@ def doctor(
 def plugins_doctor(
     plugin: Annotated[str, typer.Argument(help="One plugin; default: all that are in use or could be.")] = "",
     cost: Annotated[
-        bool, typer.Option("--cost", help="What each import costs, and its slowest chain.")
+        bool, typer.Option("--cost", help="Show the time of each import, and its slowest chain.")
     ] = False,
     budget_ms: Annotated[
         float | None,
-        typer.Option("--budget-ms", min=0, help="What an import may cost, in ms; more is a finding."),
+        typer.Option("--budget-ms", min=0, help="Maximum import time in ms; a longer one is a finding."),
     ] = None,
     fix: Fix = False,
     as_json: AsJson = False,

@@ -19,7 +19,11 @@ from claw.runtime import (
     table,
 )
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="The hooks of claw, and who answers them.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Show the hooks of claw, and the plugins that implement them.",
+)
 
 _SLOT_OF = {hook: slot for slot, hook in SLOTS.items()}
 
@@ -31,7 +35,7 @@ def _group() -> None:
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List every hook with the plugins that answer it, in the order in which they are asked."""
+    """List every hook with the plugins that implement it, in the order of the calls."""
     hooks = answered_hooks()
     if as_json:
         document("hooks", {"hooks": hooks})

@@ -14,7 +14,7 @@ _ORDER = ("home", "config", "agent", "agents", "model", "key", "workspace", "gat
 
 
 def status(as_json: AsJson = False) -> None:
-    """Say how claw is set up here."""
+    """Show how claw is set up."""
     setup = load_setup()
     facts = setup_data(setup, os.environ)
     if as_json:

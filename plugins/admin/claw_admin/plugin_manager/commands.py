@@ -48,9 +48,11 @@ from claw_admin.plugin_manager.transaction import (
 
 app = typer.Typer(add_completion=False)
 JsonAlone = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; needs --yes.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Staged = Annotated[bool, typer.Option("--staged", help="Use it from the next start of the gateway on.")]
-FromSource = Annotated[bool, typer.Option("--from-source", help="Packages of the index may be built here.")]
+FromSource = Annotated[
+    bool, typer.Option("--from-source", help="Allow packages that must be built from source.")
+]
 Plugin = Annotated[str, typer.Argument(help="Plugin id.")]
 
 
@@ -60,7 +62,7 @@ def install(
     editable: Annotated[list[str] | None, typer.Option("--editable", "-e", help="A folder, used in place.")] = None,
     from_source: FromSource = False, staged: Staged = False, yes: Yes = False, as_json: JsonAlone = False,
 ) -> None:  # fmt: skip
-    """Install plugins beside claw, not into its environment. What would change is shown first."""
+    """Install plugins beside claw, not into its environment. The changes are shown first."""
     wanted = [
         *map(parse_requirement, what or ()),
         *(parse_requirement(folder, editable=True) for folder in editable or ()),
@@ -79,7 +81,7 @@ def uninstall(
     yes: Yes = False,
     as_json: JsonAlone = False,
 ) -> None:
-    """Take plugins out, and what only they needed."""
+    """Uninstall plugins, and the packages that only they needed."""
     names = _distributions(plugins)
     _change(lambda layers, pip: plan_uninstall(layers, names), staged, yes, as_json)
 
@@ -89,7 +91,7 @@ def update(
     plugins: Annotated[list[str] | None, typer.Argument(help="Plugin ids or distributions; none: all.")] = None,
     from_source: FromSource = False, staged: Staged = False, yes: Yes = False, as_json: JsonAlone = False,
 ) -> None:  # fmt: skip
-    """Bring plugins that claw installed to their newest releases that fit this claw."""
+    """Update plugins that claw installed to their newest compatible releases."""
     names = _distributions(plugins or ())
     _change(
         lambda layers, pip: plan_update(layers, pip, names, from_source=from_source), staged, yes, as_json
@@ -103,7 +105,7 @@ def sync(
     yes: Yes = False,
     as_json: JsonAlone = False,
 ) -> None:
-    """Rebuild the set for this claw and this Python; with --frozen exactly as pylock.toml has it."""
+    """Reinstall the plugins for this claw and this Python; with --frozen exactly as in pylock.toml."""
     if frozen:
         pins = lock_file.read_lock(_home())
         _change(lambda layers, pip: plan_sync(layers, pins), staged, yes, as_json)
@@ -113,12 +115,10 @@ def sync(
 
 @app.command()
 def lock(
-    accept: Annotated[
-        bool, typer.Option("--accept", help="Files that were changed may stay as they are.")
-    ] = False,
+    accept: Annotated[bool, typer.Option("--accept", help="Accept changed files.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write pylock.toml: what is installed now, with hashes. From then on a changed plugin is set aside."""
+    """Write pylock.toml: the installed packages, with hashes. From then on a changed plugin is disabled."""
     layers, found = LayerStore(_home()), installed_plugins()
     changed = lock_file.find_damages(found, layers.home)
     if changed and not accept:
@@ -137,7 +137,7 @@ def lock(
 
 @app.command()
 def verify(as_json: AsJson = False) -> None:
-    """Read every file of every plugin and compare it with what was installed. Exit code 1: one is another."""
+    """Compare every file of every plugin with the installed one. Exit code 1: a file differs."""
     found = installed_plugins()
     damaged = lock_file.find_damages(found, _home())
     if as_json:
@@ -155,13 +155,13 @@ def verify(as_json: AsJson = False) -> None:
 
 @app.command()
 def enable(plugin: Plugin, as_json: AsJson = False) -> None:
-    """Let a plugin take part again."""
+    """Enable a plugin."""
     _set_enabled(plugin, as_json, on=True)
 
 
 @app.command()
 def disable(plugin: Plugin, as_json: AsJson = False) -> None:
-    """Keep a plugin installed and out of use."""
+    """Disable a plugin without uninstalling it."""
     _set_enabled(plugin, as_json, on=False)
 
 

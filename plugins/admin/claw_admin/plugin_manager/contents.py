@@ -33,7 +33,7 @@ def require_use(wanted: InstallPlan, built: Path, installed: Sequence[InstalledP
             continue
         if pin.name not in _named_by_plugins(installed):
             raise UsageError(
-                "{name} brings no plugin for claw, so it was not installed",
+                "{name} contains no plugin for claw, so it was not installed",
                 fix="check the name; packages of plugins have an entry point in the group claw.plugins",
                 name=pin.name,
             )

@@ -11,7 +11,7 @@ from claw_admin.doctor.hooks import answered_hooks
 
 
 def info(plugin: str, as_json: AsJson = False) -> None:
-    """Say all that is known of one plugin. One that is in use is loaded for the order of what it contributes."""
+    """Show the details of one plugin. A plugin in use is loaded, to show the order of its contributions."""
     found = {state.id: state for state in plugin_states()}
     if plugin not in found:
         raise unknown_plugin_error(plugin, found)

@@ -40,10 +40,10 @@ from claw_admin.policy.scenarios import (
 )
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Rules for tools: shown, tested, compared."
+    add_completion=False, no_args_is_help=True, help="Show, test and compare the rules for tools."
 )
 
-ConfigFile = Annotated[str, typer.Option("--config", help="Config file to judge by; - = the present one.")]
+ConfigFile = Annotated[str, typer.Option("--config", help="Config file; - = the present one.")]
 NOW = "-"
 EXPECTATION_FAILED = 5
 
@@ -51,7 +51,7 @@ EXPECTATION_FAILED = 5
 @app.command()
 @takes_scenario()
 def show(*, scenario: Scenario, as_json: AsJson = False) -> None:
-    """Show the gates and layers that apply to a run: each list with file and line, and the tools it takes away."""
+    """Show the gates and layers that apply to a run: each list with file and line, and the tools it removes."""
     setup = _setup_of(NOW)
     judged = judge_scenario(scenario, setup)
     stages = list(active_rules(judged, setup.config))
@@ -80,7 +80,7 @@ def hold(
     config: ConfigFile = NOW,
     as_json: AsJson = False,
 ) -> None:
-    """Hold each scenario of FILE against what its run would have. Exit code 5: something is not as expected."""
+    """Compare each scenario of FILE with the tools of its run. Exit code 5: a scenario is not as expected."""
     setup = _setup_of(config)
     found = [
         (one, differences(one, judge_scenario(one, setup), setup.config, setup.plugin_states))
@@ -111,11 +111,13 @@ def diff(
     new: Annotated[str, typer.Argument(help="Config file; - = the present one.")],
     scenarios: Annotated[
         Path | None,
-        typer.Option("--scenarios", help="Judge these runs, not all that the two files tell apart."),
+        typer.Option(
+            "--scenarios", help="Check only these runs; default: all that the two files distinguish."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which tools each run gains and loses when OLD becomes NEW. Exit code 1: some run gains one."""
+    """Show the tools that each run gains and loses when OLD becomes NEW. Exit code 1: a run gains a tool."""
     before, after = _setup_of(old), _setup_of(new)
     runs = _read(scenarios) if scenarios else derive_scenarios(before.config, after.config)
     changes = [(run, *tool_changes(run, before, after)) for run in runs]

@@ -31,13 +31,15 @@ from claw.runtime import (
 )
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Where a message would go, and whether it may."
+    add_completion=False,
+    no_args_is_help=True,
+    help="Show the agent and session of a message, and if it is admitted.",
 )
 
 
 @app.callback()
 def _top() -> None:
-    """Where a message would go, and whether it may."""  # so that explain stays a sub-command though it is the only one
+    """Keep ``explain`` a sub-command although it is the only one."""
 
 
 @app.command()
@@ -51,11 +53,11 @@ def explain(
         Literal["direct", "group", "channel"] | None, typer.Option("--chat-type", help="Kind of the chat.")
     ] = None,
     thread: Annotated[str, typer.Option("--thread", help="Id of the thread or topic.")] = "",
-    mention: Annotated[bool, typer.Option("--mention/--no-mention", help="It is addressed to us.")] = False,
+    mention: Annotated[bool, typer.Option("--mention/--no-mention", help="The message is addressed to the bot.")] = False,
     bot: Annotated[bool, typer.Option("--bot", help="The sender is a bot.")] = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Say whether a message would be taken up, what decides, and where it would go. Exit code 0: it would; 1: not."""
+    """Show if a message is accepted, the deciding rule, and its agent and session. Exit code 0: accepted; 1: not."""
     setup, channel, group = load_setup(), scenario.channel, scenario.group
     _require_channel(channel, setup)
     kind = chat_type or ("group" if group else "direct")

@@ -59,7 +59,7 @@ def init(
     key: Annotated[str, typer.Option("--key", help="The key, ${NAME}, or - to read it from stdin.")] = "",
     model: Annotated[str, typer.Option("--model", help="Model of that provider.")] = "",
     base_url: Annotated[str, typer.Option("--base-url", help="Another endpoint, such as a local one.")] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the first config file (0600) and the agent's files; nothing that is there is overwritten."""

@@ -10,9 +10,7 @@ from claw.runtime import AsJson, document, home_of, printable, table
 
 from claw_gateway.process.report import configured_accounts
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="The places where people write to your agents."
-)
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show the channels and their state.")
 _COLOURS = {"up": "green", "starting": "yellow", "waiting": "yellow", "failed": "red", "quarantined": "red"}
 
 

@@ -18,7 +18,7 @@ Safe = Annotated[
     bool | None,
     typer.Option(
         "--safe/--no-safe",
-        help="Only claw's own plugins, or all; default: its own alone after three deaths in ten minutes.",
+        help="Only claw's own plugins, or all; default: only its own after three crashes in ten minutes.",
     ),
 ]
 
@@ -26,7 +26,7 @@ Safe = Annotated[
 @app.command()
 def run(
     safe: Safe = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing here once it is ready.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing once it is ready.")] = False,
 ) -> None:
     """Serve the channels of this home until Ctrl-C or SIGTERM; a second one ends it at once. SIGHUP reads the config."""
     began = SYSTEM_CLOCK.monotonic()
@@ -46,18 +46,18 @@ def run(
 
 @app.command()
 def start(safe: Safe = None, as_json: AsJson = False) -> None:
-    """Start it in the background, and wait until it is ready."""
+    """Start the gateway in the background, and wait until it is ready."""
     raise typer.Exit(code=_start(safe, as_json))
 
 
 @app.command()
 def stop(
     now: Annotated[
-        bool, typer.Option("--now", help="Kill it; the next start takes up what was under way.")
+        bool, typer.Option("--now", help="Kill the process; the next start continues interrupted turns.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Stop it; what is under way is finished or parked."""
+    """Stop the gateway. Running turns finish, or continue at the next start."""
     pid, text = _stop(now)
     if as_json:
         document("gateway-stopped", {"pid": pid, "killed": bool(pid and now)})
@@ -67,7 +67,7 @@ def stop(
 
 @app.command()
 def restart(safe: Safe = None, as_json: AsJson = False) -> None:
-    """Stop it, and start it in the background; what was under way goes on. A wrong config file stops nothing."""
+    """Stop the gateway and start it in the background; running turns continue. An invalid config stops nothing."""
     _check_startable(safe)
     _, text = _stop(now=False)
     if not as_json:
@@ -77,7 +77,7 @@ def restart(safe: Safe = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def status(as_json: AsJson = False) -> None:
-    """Say how it is doing; exit 1 when none runs, or when it hangs."""
+    """Show the state of the gateway. Exit code 1: no gateway runs, or it hangs."""
     from claw_gateway.process.status import read_status
 
     home = home_of(os.environ)
@@ -99,7 +99,7 @@ def install(
     only_print: Annotated[bool, typer.Option("--print", help="Print the file, write nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make it a service of this system: a systemd user unit, or a launchd agent on macOS."""
+    """Install the gateway as a service of this system: a systemd user unit, or a launchd agent on macOS."""
     from claw_gateway.process.service import SystemService, indented_lines
 
     service = SystemService(home_of(os.environ), os.environ)

@@ -20,16 +20,15 @@ _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 @app.command()
 def logs(
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
-    ] = False,
-    level: Annotated[str, typer.Option(help="This one and graver: debug, info, warning, error.")] = "debug",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines until Ctrl-C.")] = False,
+    level: Annotated[str, typer.Option(help="Minimum level: debug, info, warning, error.")] = "debug",
     channel: Annotated[str, typer.Option(help="Only of this channel: NAME or NAME/ACCOUNT.")] = "",
     since: Annotated[
         str, typer.Option(help="How far back: 90s, 10m, 2h, 1d, or a time such as 2026-03-01T12:00.")
     ] = "",
     lines: Annotated[
-        int | None, typer.Option("--lines", "-n", min=0, help="How many; default 100, with --since all.")
+        int | None,
+        typer.Option("--lines", "-n", min=0, help="Number of lines at most; default 100, with --since all."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document; with -f one JSON object a line.")

@@ -14,14 +14,14 @@ from claw_gateway.pairing import VALID_SECONDS, Pairing, PairingEntry
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Unknown senders who ask for access, and those who have it.",
+    help="List, approve and deny pairing requests.",
 )
 Code = Annotated[str, typer.Argument(help="The code that the person was shown.")]
 
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List who waits, with the code that each was given, and who was let in."""
+    """List pending requests with their codes, and paired people."""
     with open_state(home_of(os.environ)) as database:
         pairing = Pairing(database) if database else None
         waiting, people = (pairing.pending(), pairing.people()) if pairing else ((), ())
@@ -42,7 +42,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command()
 def approve(code: Code, as_json: AsJson = False) -> None:
-    """Let the person in who was shown CODE. They may write in direct chats; they are no owner."""
+    """Approve the request with CODE: the person may write in direct chats; they are no owner."""
     with _pairing() as pairing:
         person = pairing.approve(code)
     if as_json:
@@ -53,7 +53,7 @@ def approve(code: Code, as_json: AsJson = False) -> None:
 
 @app.command()
 def deny(code: Code, as_json: AsJson = False) -> None:
-    """Send the person away who was shown CODE: they get no other one for an hour."""
+    """Deny the request with CODE: the person gets no other code for an hour."""
     with _pairing() as pairing:
         person = pairing.deny(code)
     if as_json:
@@ -68,7 +68,7 @@ def forget(
     account: Annotated[str, typer.Option("--account", help="Account on that channel.")] = "default",
     as_json: AsJson = False,
 ) -> None:
-    """Take a person out again who was let in. What allowFrom says of them stays."""
+    """Remove a paired person. Entries in allowFrom are not changed."""
     channel, colon, id = person.partition(":")
     if not colon:
         raise UsageError("{person} has no channel", fix="Write CHANNEL:ID", person=person)

@@ -1,4 +1,4 @@
-"""``claw turns``: the turns that were answered or are under way, and the replies that could not be delivered."""
+"""``claw turns``: the turns that were answered or are running, and the replies that could not be delivered."""
 
 import os
 from datetime import datetime
@@ -17,7 +17,9 @@ from claw.runtime import (
     table,
 )
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Turns: one message answered each.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="List recent, running and interrupted turns."
+)
 
 
 @app.callback()
@@ -37,7 +39,7 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, help="Number of turns at most, the newest first.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """The newest turns of channels and terminals; exit 1 when --stuck finds something."""
+    """List the newest turns of channels and terminals. Exit code 1: --stuck finds something."""
     from claw_gateway.journal import Journal
 
     with open_state(home_of(os.environ)) as database:

@@ -115,7 +115,7 @@ def stop_gateway(home: Path, environ: Mapping[str, str], *, now: bool = False) -
     """End the gateway of ``home``, wait until its process is gone, and return its process id; None when none
     ran.
 
-    :param now: kill it; the next start resumes or reports what was under way.
+    :param now: kill it; the next start resumes or reports interrupted turns.
     :raises ClawError: it cannot be ended from here, or does not end.
     """
     seen = read_status(home)

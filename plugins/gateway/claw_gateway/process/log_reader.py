@@ -50,7 +50,7 @@ class LogReader:
         self._rest = b""
 
     def newest(self, wanted: LogFilter, most: int | None) -> list[dict[str, Any]]:
-        """Return the newest lines, oldest first; afterwards :meth:`more` goes on where they end.
+        """Return the newest lines, oldest first; afterwards :meth:`more` continues where they end.
 
         :param most: the largest number of lines; None = all.
         """

@@ -144,7 +144,7 @@ def last_good_hint(home: Path) -> str:
 
 
 def old_config_note(problem: str, since: float) -> str:
-    """Describe a wrong file while the old configuration goes on."""
+    """Describe a wrong file while the old configuration stays active."""
     template = "{problem}; the gateway continues with the configuration of {time}"
     return t(template, problem=problem.rstrip("."), time=local_time_of(since))
 

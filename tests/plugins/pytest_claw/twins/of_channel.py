@@ -25,14 +25,14 @@ class TestSound(ChannelSuite):
 
 
 class _Changed:
-    """A door behind which every message is another, or none."""
+    """An inbox that changes every message, or drops it."""
 
     def __init__(self, inbox: Inbox, change: Any) -> None:
-        self._door, self._change = inbox, change
+        self._inbox, self._change = inbox, change
 
     async def submit(self, inbound: Inbound) -> bool:
         changed = self._change(inbound)
-        return True if changed is None else await self._door.submit(changed)
+        return True if changed is None else await self._inbox.submit(changed)
 
 
 class Anonymous(FakeChannel):
@@ -167,18 +167,18 @@ class TestCutsTheKeyShort(TestSound):
 class _Telling(FakeChannel):
     """Tells another error than the truth."""
 
-    def told(self, why: DeliveryError) -> Exception:
+    def reported_error(self, why: DeliveryError) -> Exception:
         return why
 
     async def send(self, outbound: Outbound) -> Receipt:
         try:
             return await super().send(outbound)
         except DeliveryError as why:
-            raise self.told(why) from None
+            raise self.reported_error(why) from None
 
 
 class Hopeful(_Telling):
-    def told(self, why: DeliveryError) -> Exception:
+    def reported_error(self, why: DeliveryError) -> Exception:
         return DeliveryError("no") if why.permanent else why
 
 
@@ -187,7 +187,7 @@ class TestHopesForEver(TestSound):
 
 
 class Impatient(_Telling):
-    def told(self, why: DeliveryError) -> Exception:
+    def reported_error(self, why: DeliveryError) -> Exception:
         return DeliveryError("busy", retry_after_seconds=1.0) if why.retry_after_seconds else why
 
 
@@ -209,7 +209,7 @@ class TestWaitsItself(TestSound):
 
 
 class Hopeless(_Telling):
-    def told(self, why: DeliveryError) -> Exception:
+    def reported_error(self, why: DeliveryError) -> Exception:
         plain = not (why.permanent or why.outcome_unknown or why.retry_after_seconds)
         return DeliveryError("never", permanent=True) if plain else why
 
@@ -219,7 +219,7 @@ class TestGivesUp(TestSound):
 
 
 class Raw(_Telling):
-    def told(self, why: DeliveryError) -> Exception:
+    def reported_error(self, why: DeliveryError) -> Exception:
         plain = not (why.permanent or why.outcome_unknown or why.retry_after_seconds)
         return ConnectionError("of the library's") if plain else why
 
@@ -229,7 +229,7 @@ class TestRaisesWhatTheLibraryRaises(TestSound):
 
 
 class Sure(_Telling):
-    def told(self, why: DeliveryError) -> Exception:
+    def reported_error(self, why: DeliveryError) -> Exception:
         return DeliveryError("it did not go out") if why.outcome_unknown else why
 
 
@@ -372,10 +372,10 @@ class OneConnection(FakeChannel):
         self._lost.set()
 
     def says(self, text: str, *given: Any, **more: Any) -> Inbound:
-        told = super().says(text, *given, **more)
+        reported_error = super().says(text, *given, **more)
         if self._deaf:
             self._waiting.pop()
-        return told
+        return reported_error
 
 
 class TestStaysAway(TestSound):

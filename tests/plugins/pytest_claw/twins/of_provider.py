@@ -49,22 +49,22 @@ class Plain:
             async for event in self._tries(request):
                 yield event
             return
-        heard: asyncio.Queue[Any] = asyncio.Queue()
-        self._reading = asyncio.ensure_future(self._read_on(request, heard))
-        while not isinstance(event := await heard.get(), Exception | None):
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        self._reading = asyncio.ensure_future(self._read_on(request, events))
+        while not isinstance(event := await events.get(), Exception | None):
             yield event
         if event:
             raise event
 
-    async def _read_on(self, request: Request, heard: asyncio.Queue[Any]) -> None:
+    async def _read_on(self, request: Request, events: asyncio.Queue[Any]) -> None:
         """Reads to the end whoever still listens."""
         end = None
         try:
             async for event in self._tries(request):
-                heard.put_nowait(event)
+                events.put_nowait(event)
         except ProviderError as why:
             end = why
-        heard.put_nowait(end)
+        events.put_nowait(end)
 
     async def _tries(self, request: Request) -> AsyncIterator[Any]:
         for attempt in range(3):
@@ -123,8 +123,8 @@ class Plain:
 
     def _rows(self, message: Any, ids: CallIds) -> list[dict[str, Any]]:
         if isinstance(message, ToolResultMessage):
-            told = "" if self.flaw == "results" else message.text
-            return [{"role": "tool", "tool_call_id": ids.of_result(message.call_id), "content": told}]
+            content = "" if self.flaw == "results" else message.text
+            return [{"role": "tool", "tool_call_id": ids.of_result(message.call_id), "content": content}]
         said = "".join(part.text for part in message.content if isinstance(part, Text))
         if isinstance(message, User):
             if self.flaw == "pictures" and not isinstance(message.content[-1], Text):
@@ -202,7 +202,7 @@ def _choice(choice: str) -> Any:
 
 
 class Plugin:
-    """Brings one provider; ``asked`` takes any object with hooks."""
+    """A plugin with one provider; ``asked`` takes any object with hooks."""
 
     def __init__(self, flaw: str = "") -> None:
         self._made = type("Plain", (Plain,), {"flaw": flaw})

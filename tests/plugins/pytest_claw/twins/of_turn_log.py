@@ -36,7 +36,7 @@ class Log:
     def not_begun(self, turn: str, call: str) -> None:
         self.database.write("DELETE FROM log_calls WHERE turn = ? AND call = ?", turn, call)
 
-    def ended(self, turn: str, outcome: str, owed: Sequence[Any] = (), more: Sequence[Any] = ()) -> None:
+    def ended(self, turn: str, outcome: str, replies: Sequence[Any] = (), more: Sequence[Any] = ()) -> None:
         self.database.write_all(("INSERT INTO log_ends VALUES (?, ?)", (turn, outcome)), *more)
 
     def is_over(self, turn: str) -> bool:
@@ -100,8 +100,8 @@ class Rash(Log):
 
     last = ""
 
-    def ended(self, turn: str, outcome: str, owed: Sequence[Any] = (), more: Sequence[Any] = ()) -> None:
-        super().ended(turn, outcome, owed, more)
+    def ended(self, turn: str, outcome: str, replies: Sequence[Any] = (), more: Sequence[Any] = ()) -> None:
+        super().ended(turn, outcome, replies, more)
         self.last = turn
 
     def is_over(self, turn: str) -> bool:
@@ -127,8 +127,8 @@ class TestForgetsEndsAtARestart(TestSound):
 class Selfish(Log):
     """Runs one statement of others and leaves out the rest."""
 
-    def ended(self, turn: str, outcome: str, owed: Sequence[Any] = (), more: Sequence[Any] = ()) -> None:
-        super().ended(turn, outcome, owed, more[-1:])
+    def ended(self, turn: str, outcome: str, replies: Sequence[Any] = (), more: Sequence[Any] = ()) -> None:
+        super().ended(turn, outcome, replies, more[-1:])
 
 
 class TestLeavesOutStatements(TestSound):
@@ -136,8 +136,8 @@ class TestLeavesOutStatements(TestSound):
 
 
 class Stepwise(Log):
-    def ended(self, turn: str, outcome: str, owed: Sequence[Any] = (), more: Sequence[Any] = ()) -> None:
-        super().ended(turn, outcome, owed)
+    def ended(self, turn: str, outcome: str, replies: Sequence[Any] = (), more: Sequence[Any] = ()) -> None:
+        super().ended(turn, outcome, replies)
         self.database.write_all(*more)
 
 
