@@ -165,7 +165,7 @@ def _group() -> None:
 @app.command("explain")
 @takes_scenario()
 def explain_(name: str, *, scenario: Scenario, as_json: AsJson = False) -> None:
-    """Say whether a run has the tool NAME, what decides, and what to change. Exit code 0: it has; 1: it has not."""
+    """Show if a run has the tool NAME, the deciding rule, and the change to make. Exit code 0: it has; 1: not."""
     host_app = App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True))
     try:
         judged = judge_scenario(scenario, host_app.runtime)

@@ -34,10 +34,10 @@ from claw.runtime import (
 def list_(
     *,
     scenario: Scenario,
-    all_: Annotated[bool, typer.Option("--all", help="Also the tools that this run does not have.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Also show unavailable tools.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the tools of a run, with what each costs in a request, in tokens."""
+    """List the tools of a run, with their size in a request, in tokens."""
     judged, rows = asyncio.run(_explained(scenario, all_))
     if as_json:
         tools = [explanation_data(row) for row in rows]
@@ -76,7 +76,7 @@ def call(
     scenario: Scenario,
     as_json: AsJson = False,
 ) -> None:
-    """Run the tool NAME as a turn would: same rulings, same checks. Exit code 1: it was refused or failed."""
+    """Run the tool NAME as a turn does, with the same rules and checks. Exit code 1: it was refused or failed."""
     arguments = _arguments(args)
     options = TurnOptions(agent=scenario.agent, model=scenario.model, folder=Path.cwd())
     with reserved_stdout():

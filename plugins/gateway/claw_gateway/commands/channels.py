@@ -38,7 +38,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command()
 def status(as_json: AsJson = False) -> None:
-    """Show the states of the running gateway's channels; exit 1 when none runs, it hangs, or a channel has failed."""
+    """Show the channels of the running gateway. Exit code 1: no gateway runs, it hangs, or a channel has failed."""
     from claw_gateway.commands.gateway import config_lines, gateway_data, is_hung, status_line
     from claw_gateway.process.status import read_status
 

@@ -11,7 +11,11 @@ from claw.runtime import SYSTEM_CLOCK, AsJson, document, home_of, table
 if TYPE_CHECKING:
     from claw_gateway.process.status import GatewayStatus
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="The process that serves your channels.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Run and control the gateway process, which serves the channels.",
+)
 SETTLE_SECONDS = 2.0
 """Longest wait of ``claw gateway start`` for its channels to be up or to fail."""
 Safe = Annotated[
