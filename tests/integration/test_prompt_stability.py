@@ -55,11 +55,11 @@ def test_as_shipped_two_turns_share_every_byte_before_the_boundary() -> None:
 def test_a_section_that_counts_turns_is_named_with_its_plugin_and_what_differs(site: Path) -> None:
     installed(site, "counting", SECTION.format(text="f'## Mood\\nturn {next(counter)} of many'", more=""))
 
-    told_to_people, [broken] = claw("stability"), document("stability")["breaks"]
+    printed, [broken] = claw("stability"), document("stability")["breaks"]
 
-    assert told_to_people.exit_code == 1
-    assert "section Mood of plugin counting" in told_to_people.stdout
-    assert "## Mood turn 0 of many" in told_to_people.stdout and "stable=False" in told_to_people.stdout
+    assert printed.exit_code == 1
+    assert "section Mood of plugin counting" in printed.stdout
+    assert "## Mood turn 0 of many" in printed.stdout and "stable=False" in printed.stdout
     assert (broken["kind"], broken["name"], broken["plugin"]) == ("section", "Mood", "counting")
     assert broken["first"] != broken["second"]
 
@@ -108,10 +108,10 @@ def register_provider_middleware(config):
 def test_a_plugin_that_changes_earlier_messages_in_each_request_breaks_it(site: Path) -> None:
     installed(site, "stamping", MIDDLEWARE)
 
-    told_to_people, broken = claw("stability"), told("stability")["breaks"]
+    printed, broken = claw("stability"), document("stability")["breaks"]
 
-    assert told_to_people.exit_code == 1
-    assert "message 1 of the next request" in told_to_people.stdout
+    assert printed.exit_code == 1
+    assert "message 1 of the next request" in printed.stdout
     assert [(one["kind"], one["name"]) for one in broken] == [("message", "1")]
     assert "turn " in broken[0]["first"] and broken[0]["first"] != broken[0]["second"]
 
