@@ -118,8 +118,7 @@ class ProviderConfig(Section):
     headers: dict[str, Secret] = Field({}, description="Sent with each request.")
     tools: ToolMode | None = Field(
         None,
-        description="How its models get tools, where models says nothing: native, prompt (described in the prompt), "
-        "or none.",
+        description="How its models get tools, where models says nothing: native, prompt (in words), or none.",
     )
     models: dict[str, dict[str, Any]] = Field({}, description="By model: contextTokens, maxTokens …")
 

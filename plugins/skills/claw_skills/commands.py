@@ -13,9 +13,7 @@ from claw_skills import key_is_set, usable
 from claw_skills.settings import SkillSettings
 from claw_skills.shelf import FoundSkill, SkillIndex
 
-skills_app = typer.Typer(
-    no_args_is_help=True, help="Show the skills of an agent, and why others are left out."
-)
+skills_app = typer.Typer(no_args_is_help=True, help="Show the skills of an agent, and why some are unused.")
 AgentId = Annotated[str, typer.Option("--agent", help="Agent id; default: the default agent.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 

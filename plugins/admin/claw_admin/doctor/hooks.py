@@ -20,9 +20,7 @@ from claw.runtime import (
 )
 
 app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Show the hooks of claw, and the plugins that implement them.",
+    add_completion=False, no_args_is_help=True, help="Show hooks, and the plugins that use them."
 )
 
 _SLOT_OF = {hook: slot for slot, hook in SLOTS.items()}

@@ -50,9 +50,7 @@ app = typer.Typer(add_completion=False)
 JsonAlone = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; needs --yes.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Staged = Annotated[bool, typer.Option("--staged", help="Use it from the next start of the gateway on.")]
-FromSource = Annotated[
-    bool, typer.Option("--from-source", help="Allow packages that must be built from source.")
-]
+FromSource = Annotated[bool, typer.Option("--from-source", help="Allow builds from source.")]
 Plugin = Annotated[str, typer.Argument(help="Plugin id.")]
 
 

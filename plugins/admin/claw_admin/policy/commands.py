@@ -111,9 +111,7 @@ def diff(
     new: Annotated[str, typer.Argument(help="Config file; - = the present one.")],
     scenarios: Annotated[
         Path | None,
-        typer.Option(
-            "--scenarios", help="Check only these runs; default: all that the two files distinguish."
-        ),
+        typer.Option("--scenarios", help="Only these runs; default: all that the files distinguish."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

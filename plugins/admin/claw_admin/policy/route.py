@@ -31,9 +31,7 @@ from claw.runtime import (
 )
 
 app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Show the agent and session of a message, and if it is admitted.",
+    add_completion=False, no_args_is_help=True, help="Show the agent, session and admission of a message."
 )
 
 

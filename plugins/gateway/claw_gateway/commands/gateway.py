@@ -11,11 +11,7 @@ from claw.runtime import SYSTEM_CLOCK, AsJson, document, home_of, table
 if TYPE_CHECKING:
     from claw_gateway.process.status import GatewayStatus
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Run and control the gateway process, which serves the channels.",
-)
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Run and control the gateway process.")
 SETTLE_SECONDS = 2.0
 """Longest wait of ``claw gateway start`` for its channels to be up or to fail."""
 Safe = Annotated[

@@ -28,7 +28,7 @@ def logs(
     ] = "",
     lines: Annotated[
         int | None,
-        typer.Option("--lines", "-n", min=0, help="Number of lines at most; default 100, with --since all."),
+        typer.Option("--lines", "-n", min=0, help="Lines at most; default 100, with --since all."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document; with -f one JSON object a line.")

@@ -17,9 +17,7 @@ from claw.runtime import (
     table,
 )
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="List recent, running and interrupted turns."
-)
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="List recent and interrupted turns.")
 
 
 @app.callback()
