@@ -15,7 +15,7 @@ sys.exit(subprocess.run([*pip_command(), "--version"], stdout=subprocess.DEVNULL
 """
 
 
-def test_a_pip_that_a_plugin_brought_is_not_taken_for_the_one_of_this_python(tmp_path: Path) -> None:
+def test_a_pip_that_a_plugin_provided_is_not_taken_for_the_one_of_this_python(tmp_path: Path) -> None:
     """A layer of plugins is on the path of claw, and not on that of the process that runs pip."""
     bare = tmp_path / "bare"
     venv.create(bare, with_pip=False)
