@@ -15,6 +15,7 @@ from claw.config.paths import get_value
 from claw.contracts.errors import UsageError
 from claw.host.manifest import InstalledPlugin, Manifest, ProviderDeclaration
 from claw_admin.setup import completion, init
+from typer.testing import CliRunner
 
 Claw = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -210,6 +211,63 @@ def test_the_first_file_says_what_was_chosen(
 def test_a_provider_nobody_serves_gets_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="Did you mean anthropic"):
         init.choice_from_flags(SOME, {}, "antropic", "", "", "")
+
+
+def test_a_provider_whose_package_is_not_installed_gets_the_package() -> None:
+    with pytest.raises(UsageError, match="claw plugins install claw-mistral"):
+        init.choice_from_flags(SOME, {}, "mistral", "", "", "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("openai", "sk-x", "clear; claw auth add openai", ""), "is no name of a model"),
+        (("openai", "sk-x", "gpt", "sk-not-a-url"), "not an HTTP address"),
+        (("openai", "https://api.example.com", "gpt", ""), "is no key"),
+    ],
+)
+def test_flags_that_cannot_be_right_are_refused(flags: tuple[str, str, str, str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        init.choice_from_flags(SOME, {}, *flags)
+
+
+@pytest.mark.parametrize(
+    ("answers", "environ", "choice"),
+    [
+        (["openai", "sk-x", ""], {}, init.InitChoice("openai", "sk-x", "gpt")),
+        (["", "opus"], {"A_KEY": "x"}, init.InitChoice("anthropic", "", "opus")),
+        (
+            ["opnai", "openai", "two words", "sk-x", "clear; ls", "gpt-5"],
+            {},
+            init.InitChoice("openai", "sk-x", "gpt-5"),
+        ),
+        (
+            ["other", "sk-not-a-url", "http://localhost:9/v1", "toy", "", "llama3"],
+            {},
+            init.InitChoice("toy", "", "llama3", "http://localhost:9/v1", "openai"),
+        ),
+        (["offline"], {}, init.InitChoice("offline", "", "rules")),
+    ],
+)
+def test_init_asks_for_provider_key_and_model_and_again_for_what_cannot_be_right(
+    answers: list[str], environ: dict[str, str], choice: init.InitChoice
+) -> None:
+    with CliRunner().isolation(input="\n".join(answers) + "\n"):
+        assert init.ask_choice(SOME, environ) == choice
+
+
+def test_a_second_init_sets_up_a_model_where_the_offline_provider_answers(claw: Claw, home: Path) -> None:
+    assert claw("init", "--provider", "offline").returncode == 0
+    file = home / "config.yaml"
+    file.write_text("# mine\n" + file.read_text())
+
+    told = claw("init")
+    assert told.returncode == 0 and "claw init --provider NAME" in told.stdout
+    assert claw("init", "--provider", "openai", "--key", "sk-x-123456", "--model", "gpt-9").returncode == 0
+
+    assert "# mine" in file.read_text()
+    assert json.loads(claw("status", "--json").stdout)["model"] == "openai/gpt-9"
+    assert claw("init", "--provider", "anthropic").returncode == 2
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -1,8 +1,9 @@
 """``claw init``: ask for a provider and a key, write the config file, and create the agent's own files."""
 
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,8 @@ from typing import Annotated, Any
 import typer
 from claw import ClawError, UsageError, nearest, t
 from claw.runtime import (
+    ANY_ENDPOINT,
+    FIRST_PARTY,
     LANGUAGES,
     AsJson,
     ConfigSource,
@@ -19,14 +22,18 @@ from claw.runtime import (
     document,
     file_of,
     find_config,
+    format_key,
     home_of,
     installed_plugins,
+    load_setup,
     make_folder,
+    origin_of,
     owners_in,
     parse_config,
     providers_of,
     replace_file,
 )
+from claw_config_sdk import set_value
 
 STARTERS = {
     "AGENTS.md": "# How to work here\n\nRules that always apply go in this file. Keep it short: it "
@@ -37,6 +44,10 @@ STARTERS = {
     "USER.md": "# The user\n\nTheir name, language, time zone, and what they care about.\n",
     "TOOLS.md": "# Notes on tools\n\nHosts, folders and conventions of this machine that matter for tools.\n",
 }
+
+
+OTHER = "other"
+"""The answer for a provider that no plugin names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +73,32 @@ def init(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the first config file (0600) and the agent's files; nothing that is there is overwritten."""
+    """Write the first config file (0600) and the agent's files. A file that is there is changed only to name a model,
+    where it names none of a service.
+    """
     home = home_of(os.environ)
     found = installed_plugins()
     existing = find_config(home)
-    if existing is None:
-        if key == "-":
-            key = sys.stdin.readline().strip()
-        asked = not (yes or provider or as_json) and sys.stdin.isatty()
-        choice = (
-            _ask(found) if asked else choice_from_flags(found, os.environ, provider, key, model, base_url)
-        )
-        path = file_of(os.environ)
-        write_config(path, {"locale": _language(os.environ), **config_tree(choice)}, os.environ)
-        lines = [t("wrote {path}", path=path)]
-    elif provider or key or model or base_url:
+    given, has_model = any((provider, key, model, base_url)), existing is not None and _has_model(found)
+    asked = not (yes or given or as_json) and sys.stdin.isatty()
+    if given and has_model:
         fix = "Change it with claw config set, or move it elsewhere"
         raise UsageError("{path} already exists", fix=fix, path=existing)
-    else:
+    if existing and (has_model or not (given or asked)):
         lines = [t("{path} already exists and was not changed", path=existing)]
+        if not has_model:
+            lines.append(t("it names no model of a service: claw init --provider NAME --key KEY sets one up"))
+    else:
+        if key == "-":
+            key = sys.stdin.readline().strip()
+        flags = (provider, key, model, base_url)
+        choice = ask_choice(found, os.environ) if asked else choice_from_flags(found, os.environ, *flags)
+        path = existing or file_of(os.environ)
+        if existing:
+            add_to_config(path, config_tree(choice), os.environ)
+        else:
+            write_config(path, {"locale": _language(os.environ), **config_tree(choice)}, os.environ)
+        lines = [t("wrote {path}", path=path)]
     made = create_agent_files(home)
     if as_json:
         body = {"config": str(existing or file_of(os.environ)), "configWritten": existing is None}
@@ -103,6 +121,13 @@ def choice_from_flags(
 
     :raises UsageError: no installed plugin serves that provider, and no endpoint is given.
     """
+    for problem, fix in (
+        (key_problem(key), "Give the key alone"),
+        (model_problem(model), "Give the name alone, such as claude-sonnet-4-6"),
+        (address_problem(base_url), "Write it as https://host or http://host:port"),
+    ):
+        if problem:
+            raise UsageError("{problem}", fix=fix, problem=problem)
     lines = _lines(found)
     if not provider:
         ready = [name for name, line in lines.items() if line.ready(environ)]
@@ -116,10 +141,32 @@ def choice_from_flags(
             raise UsageError("{provider} needs a model", fix="Add --model NAME", provider=provider)
         return InitChoice(provider, key, model, base_url, "openai")
     names = list(lines)
-    near = nearest(provider, names)
+    near, package = nearest(provider, names), FIRST_PARTY.get(provider, {}).get("package", "")
     problem = "no installed plugin provides {provider}"
     fix = "Did you mean {near}?" if near else "Choose one of {names}, or add --base-url and --model"
-    raise UsageError(problem, fix=fix, provider=provider, near=near, names=", ".join(names))
+    fix = "claw plugins install {package}" if package else fix
+    raise UsageError(problem, fix=fix, provider=provider, near=near, names=", ".join(names), package=package)
+
+
+def key_problem(text: str) -> str:
+    """Return why a text is no key; empty when it may be one."""
+    is_key = not any(map(str.isspace, text)) and "://" not in text
+    return "" if is_key else t("that is no key: it has a blank or is an address")
+
+
+def model_problem(text: str) -> str:
+    """Return why a text is no name of a model; empty when it may be one."""
+    return "" if re.fullmatch(r"[\w./:@+-]*", text) else t("{text} is no name of a model", text=text)
+
+
+def address_problem(text: str) -> str:
+    """Return why a text is no address of a service; empty when it may be one. A key in its place is not printed."""
+    try:
+        if text:
+            origin_of(text)
+    except UsageError as wrong:
+        return wrong.problem
+    return ""
 
 
 def config_tree(choice: InitChoice) -> dict[str, Any]:
@@ -182,28 +229,77 @@ def _default_agent(home: Path) -> str:
         return "default"
 
 
-def _ask(found: Sequence[InstalledPlugin]) -> InitChoice:
-    """Ask the questions on the terminal."""
+def ask_choice(found: Sequence[InstalledPlugin], environ: Mapping[str, str]) -> InitChoice:
+    """Ask on the terminal for provider, key and model; for an address only where the provider is another one. An answer
+    that cannot be right is asked for again.
+    """
     lines = _lines(found)
-    names = list(lines)
-    ready = [name for name, line in lines.items() if line.variable(os.environ)]
+    ready = [name for name, line in lines.items() if line.variable(environ)]
     ready += [name for name, line in lines.items() if line.fallback]
+    names = [*lines, *([OTHER] if "openai" in lines else [])]
     typer.echo(t("Providers: {names}", names=", ".join(names)))
-    provider = typer.prompt(t("Which one?"), default=ready[0] if ready else None)
+    if OTHER in names:
+        typer.echo(t("{name}: any service with the API of OpenAI, such as a local one", name=OTHER))
+
+    def provider_problem(text: str) -> str:
+        near = nearest(text, names)
+        if text in names:
+            return ""
+        return t("did you mean {near}?", near=near) if near else t("choose one of the providers")
+
+    provider = _prompt(t("Which one?"), provider_problem, default=ready[0] if ready else None)
+    base_url = ""
+    if provider == OTHER:
+        base_url = _prompt(t("Its address?"), address_problem)
+        provider = _prompt(t("A name for it?"), lambda text: "" if text.isidentifier() else t("use letters"))
     line = lines.get(provider)
-    if line is None or line.fallback:
-        return choice_from_flags(found, os.environ, provider, "", "", "")
-    base_url = typer.prompt(t("Another endpoint? (empty: the vendor's own)"), default="", show_default=False)
+    if line is not None and line.fallback:
+        return choice_from_flags(found, environ, provider, "", "", "")
     key = ""
-    if variable := line.variable(os.environ):
+    if variable := line.variable(environ) if line else "":
         typer.echo(t("The key comes from {variable}.", variable=variable))
     else:
-        key = typer.prompt(t("Key (hidden; empty: none)"), default="", hide_input=True, show_default=False)
-    model = typer.prompt(t("Model?"), default=line.default_model or None)
-    return choice_from_flags(found, os.environ, provider, key, model, base_url)
+        key = _prompt(t("Key (hidden; empty: none)"), key_problem, default="", hide_input=True)
+    model = _prompt(t("Model?"), model_problem, default=(line.default_model if line else "") or None)
+    return choice_from_flags(found, environ, provider, key, model, base_url)
+
+
+def _prompt(
+    question: str, problem_of: Callable[[str], str], default: str | None = None, hide_input: bool = False
+) -> str:
+    """Ask until the answer has no problem."""
+    while True:
+        answer: str = typer.prompt(
+            question, default=default, show_default=bool(default), hide_input=hide_input
+        ).strip()
+        if not (problem := problem_of(answer)):
+            return answer
+        typer.echo(problem, err=True)
+
+
+def add_to_config(path: Path, tree: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    """Add the choice to a file that is there; its other keys and comments stay.
+
+    :raises ConfigError: the file would become invalid.
+    """
+    for provider, section in tree.get("providers", {}).items():
+        for name, value in section.items():
+            set_value(path, format_key(("providers", provider, name)), value, environ)
+    if agents := tree.get("agents"):
+        set_value(path, "agents.defaults.model", agents["defaults"]["model"], environ)
+
+
+def _has_model(found: Sequence[InstalledPlugin]) -> bool:
+    """Return true if the file leads to a model of a service, and not to a provider that answers without one.
+
+    :raises ConfigError: the file is wrong.
+    """
+    models = load_setup(os.environ, found).models()
+    lines = _lines(found)
+    return any((line := lines.get(ref.provider)) is None or not line.fallback for ref in models)
 
 
 def _lines(found: Sequence[InstalledPlugin]) -> dict[str, ProviderDeclaration]:
     """Map each provider name to its line in the manifest."""
     lines = sorted(providers_of(found), key=lambda line: line.fallback)  # those that need no key last
-    return {line.name: line for line in lines}
+    return {line.name: line for line in lines if line.name != ANY_ENDPOINT}
