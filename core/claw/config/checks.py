@@ -12,11 +12,18 @@ from claw.config.agents import AgentSettings
 from claw.config.channels import example_unless_id
 from claw.config.errors import ErrorFactory
 from claw.config.models import Settings
-from claw.config.paths import Layout, Path, normalise_agent_id
+from claw.config.paths import Layout, Path, normalise_agent_id, values_at
 from claw.config.source import SubstitutedText, substitute_all
 from claw.config.summary import ANY_ENDPOINT, install_hint, schema_violations
 from claw.config.values import Secret, origin_of
 from claw.contracts.errors import ConfigError, UsageError, nearest
+
+UNREAD = (
+    "agents.temperature", "agents.timeoutSeconds", "agents.identity.emoji", "agents.subagents.maxChildrenPerAgent",
+    "agents.subagents.maxConcurrent", "agents.subagents.archiveAfterMinutes", "agents.subagents.model",
+    "agents.subagents.thinking",
+)  # fmt: skip
+"""Keys of core that are accepted and that nothing reads yet."""
 
 
 class CheckedConfig(Protocol):
@@ -110,6 +117,7 @@ def file_warnings(config: CheckedConfig) -> tuple[ConfigError, ...]:
         *_open_channels(config),
         *_repeated_fallbacks(config),
         *_unlisted_default(config),
+        *_unread_keys(config),
         *_owners_warnings(config),
     )
 
@@ -304,6 +312,12 @@ def _unlisted_default(config: CheckedConfig) -> Iterator[ConfigError]:
         )
         fix = "Add {{id: default}} to agents.list, or move the folder away"
         yield config.error_factory.error(("agents", "list"), problem, fix, folder=folder)
+
+
+def _unread_keys(config: CheckedConfig) -> Iterator[ConfigError]:
+    for key in UNREAD:
+        for path, _ in values_at(config.layout.tree, key):
+            yield config.error_factory.error(path, "it has no effect: claw does not read it yet", "Remove it")
 
 
 def _owners_warnings(config: CheckedConfig) -> Iterator[ConfigError]:
