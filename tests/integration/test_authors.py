@@ -64,6 +64,15 @@ def test_a_new_plugin_depends_on_each_library_of_ours_that_it_imports(project: P
     assert set(declared) == {"claw-core", *imported}
 
 
+def test_the_next_line_that_a_new_plugin_prints_runs_its_tests(tmp_path: Path) -> None:
+    printed = claw("plugins", "new", "wind-chime", "--path", tmp_path / "new").output
+    [line] = [one.removeprefix("next: ") for one in printed.splitlines() if one.startswith("next: ")]
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", line], env=environ, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
 @pytest.fixture
 def package(project: Path) -> Path:
     return project / "claw_plugin_wind_chime"

@@ -582,7 +582,7 @@ async def test_a_long_answer_of_a_tool_can_be_read_further_by_this_conversation_
 
     def on(request):
         [handle] = [line for line in words(request)[-1].splitlines() if "chars truncated" in line]
-        return calls("read", file_path=handle.split(" are in ")[1].split(": use")[0], offset=2001)
+        return calls("read", file_path=handle.split(" is in ")[1].split(": use")[0], offset=2001)
 
     model = Model(calls("look"), on, says("found"), window=200_000)
     async with Harness(model, tools=[FakeTool("look", result=long), read], config=settings()) as harness:
@@ -602,7 +602,7 @@ async def test_a_long_answer_of_a_tool_can_be_read_further_by_this_conversation_
 async def test_what_a_command_says_at_length_is_shown_in_part_and_can_be_read_further():
     def on(request):
         [handle] = [line for line in words(request)[-1].splitlines() if "chars truncated" in line]
-        return calls("read", file_path=handle.split(" are in ")[1].split(": use")[0], offset=30_000, limit=2)
+        return calls("read", file_path=handle.split(" is in ")[1].split(": use")[0], offset=30_000, limit=2)
 
     model = Model(calls("exec", command="seq 1 60000"), on, says("found"), window=200_000)
     config = {"tools": {"exec": {"mode": "full"}}}

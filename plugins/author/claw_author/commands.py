@@ -1,5 +1,7 @@
 """``claw plugins new``, ``build`` and ``check``: parse, call, print."""
 
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,7 +41,11 @@ def new(
         document("plugin-project", {"folder": str(folder), "plugin": plugin, "template": kind})
         return
     typer.echo(f"{folder}: the {kind} plugin {plugin}")
-    typer.echo(f'next: cd {folder} && python -m pip install -e ".[test]" && python -m pytest')
+    typer.echo(f"next: cd {folder} && {sys.executable} -m pytest -q")
+    if find_spec("pytest") is None:
+        typer.echo(
+            "first: python -m pip install pytest (in claw's repository: python3 run.py test --version)"
+        )
 
 
 def build(
