@@ -310,7 +310,7 @@ BUDGETS = {
     "claw_admin": 3334,
     "claw_anthropic": 415,
     "claw_approvals": 662,
-    "claw_author": 507,
+    "claw_author": 513,
     "claw_budgets": 666,
     "claw_channel_sdk": 450,
     "claw_config_sdk": 194,
