@@ -61,6 +61,7 @@ CASES = [
     ("agents: {list: [{id: ../evil}]}", "agents.list[0].id", ERROR, "is a path"),
     ("agents: {list: [{id: '..'}]}", "agents.list[0].id", ERROR, "is no name"),
     ("owners: ['']", "owners[0]", ERROR, "is empty"),
+    ("workspace: /etc/passwd", "workspace", ERROR, "is a file"),
     ("workspace: .", "workspace", ERROR, "beside keys and conversations"),
     ("agents: {list: [{id: a, workspace: agents/a}]}", "agents.list[0].workspace", ERROR, "beside keys"),
     ("logging: {redactPatterns: ['fine', '(a+)+$']}", "logging.redactPatterns[1]", ERROR, "exponential time"),

@@ -62,9 +62,10 @@ def chat(
     """Chat with an agent. In a pipe only the answer is printed."""
     folder = workspace.expanduser().resolve() if workspace else None
     if folder and not folder.is_dir():
-        raise UsageError(
-            "there is no folder {folder}", where="--workspace", fix="create it first", folder=folder
-        )
+        is_file = folder.exists()
+        problem = "{folder} is a file, not a folder" if is_file else "there is no folder {folder}"
+        fix = "Name a folder" if is_file else "create it first"
+        raise UsageError(problem, where="--workspace", fix=fix, folder=folder)
     if text is None and not sys.stdin.isatty():
         text = sys.stdin.read().strip()
     if text is not None and not text.strip():

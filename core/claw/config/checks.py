@@ -105,7 +105,7 @@ def installed_names(found: Iterable[Any]) -> InstalledNames:
 def reference_errors(config: CheckedConfig) -> list[ConfigError]:
     """Return an error for each invalid reference inside the file; with any of them the file is refused."""
     errors = [*_duplicate_agents(config), *_unknown_agents(config)]
-    return errors or [*_workspaces_in_home(config)]
+    return errors or [*_unusable_workspaces(config)]
 
 
 def file_warnings(config: CheckedConfig) -> tuple[ConfigError, ...]:
@@ -140,18 +140,22 @@ def check_installed(config: CheckedConfig, known: InstalledNames) -> tuple[Confi
     )
 
 
-def _workspaces_in_home(config: CheckedConfig) -> Iterator[ConfigError]:
-    """Yield an error for each workspace among claw's own files, where the tools of an agent would find keys."""
+def _unusable_workspaces(config: CheckedConfig) -> Iterator[ConfigError]:
+    """Yield an error for each workspace that is a file, or is among claw's own files, where tools would find keys."""
     home = normpath(config.home)
     for agent in map(config.agent, config.agent_ids):
         folder = FilePath(normpath(agent.workspace))
         within = folder.relative_to(home).parts if folder.is_relative_to(home) else ("workspace",)
-        if agent.has_configured_workspace and not (within and within[0].startswith("workspace")):
+        problem, fix = "", ""
+        if folder.is_file():
+            problem, fix = "{folder} is a file, not a folder", "Name a folder"
+        elif agent.has_configured_workspace and not (within and within[0].startswith("workspace")):
+            problem = "{folder} is in claw's home, beside keys and conversations"
+            fix = "Name a folder outside of {home}, or {home}/workspace-{id}"
+        if problem:
             key = agent.key_of("workspace")
             yield ConfigError(
-                key,
-                "{folder} is in claw's home, beside keys and conversations",
-                "Name a folder outside of {home}, or {home}/workspace-{id}",
+                key, problem, fix,
                 file=config.file, line=config.line(key), folder=folder, home=home, id=agent.id,
             )  # fmt: skip
 
@@ -310,7 +314,7 @@ def _unlisted_default(config: CheckedConfig) -> Iterator[ConfigError]:
         problem = (
             "the agent default is not in the list, so its conversations and notes in {folder} are not in use"
         )
-        fix = "Add {{id: default}} to agents.list, or move the folder away"
+        fix = "Add {{id: default, default: true}} to agents.list, or move the folder away"
         yield config.error_factory.error(("agents", "list"), problem, fix, folder=folder)
 
 

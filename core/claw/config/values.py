@@ -97,7 +97,7 @@ class Secret:
         :raises ConfigError: the variable is not set, or the file cannot be read. The caller adds the key.
         """
         for name in self.missing:
-            fix = "Set {name} before claw starts, or write another source"
+            fix = "Set {name} before claw starts, or remove the key"
             raise ConfigError("", "the environment variable {name} is not set", fix, name=name)
         if isinstance(self._source, str):
             return str(self._source)
