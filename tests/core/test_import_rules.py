@@ -301,7 +301,7 @@ BUDGETS = {
     "claw": 678,
     "claw.agent": 2369,
     "claw.cli": 1037,
-    "claw.config": 2163,
+    "claw.config": 2167,
     "claw.contracts": 1613,
     "claw.host": 2499,
     "claw.policy": 1078,
