@@ -86,7 +86,7 @@ _NAMES = {
     "claw.policy.fixes": "ConfigEdit",
     "claw.policy.layers": "LAYERS Layer group_scope",
     "claw.policy.matching": "ToolMatcher",
-    "claw.policy.subjects": "RunFacts ToolFact is_core_tool",
+    "claw.policy.subjects": "RunFacts ToolFact is_core_tool tool_fact",
     # Security: admission, secrets, workspace files, text of other people
     "claw.security.admission": (
         "PAIRED_PEOPLE TERMINAL Admission account_setting configured_owners decide_admission is_owner paired_people"

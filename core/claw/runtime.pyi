@@ -313,6 +313,7 @@ from claw.policy.subjects import (
     RunFacts as RunFacts,
     ToolFact as ToolFact,
     is_core_tool as is_core_tool,
+    tool_fact as tool_fact,
 )
 from claw.security.admission import (
     PAIRED_PEOPLE as PAIRED_PEOPLE,

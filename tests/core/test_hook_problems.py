@@ -43,8 +43,8 @@ def test_a_hook_of_another_plugin_is_known():
     ],
 )
 def test_a_hook_that_nobody_asks_is_a_problem_and_an_error_when_it_is_the_only_one(code, problem):
-    [text] = hook_problems(module(f"{GOOD}{code}"))
-    assert problem in text
+    [found] = hook_problems(module(f"{GOOD}{code}"))
+    assert problem in found.problem
 
     with pytest.raises(ClawError, match="register_") as refused:
         hook_problems(module(code))

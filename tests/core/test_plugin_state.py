@@ -39,7 +39,7 @@ PROVIDER = plugin("openai", providers=[{"name": "openai"}, {"name": "*"}])
 
 
 def test_a_plugin_with_required_tools_is_in_use_by_itself():
-    assert state(TOOLS, {}) == ("loaded", "its tools are offered")
+    assert state(TOOLS, {}) == ("loaded", "it provides tools")
 
 
 @pytest.mark.parametrize("word", ["acme_wipe", "acme", "group:plugins"])

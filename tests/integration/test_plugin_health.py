@@ -305,6 +305,48 @@ def test_the_start_of_a_gateway_and_the_status_of_channels_say_it(tmp_path):
     assert "ZeroDivisionError" in row["detail"]
 
 
+def test_a_gateway_that_runs_without_a_repaired_plugin_is_named(alone):
+    try:
+        alone.claw("gateway", "start")
+        code_of(alone).write_text(plugin_code("odd_do"))
+        alone.claw("tools", "list")  # a new process loads it: the gateway still has not
+        listed, status, found = alone.claw("plugins", "list"), alone.claw("status"), alone.claw("doctor")
+        alone.claw("gateway", "restart")
+        after = alone.claw("plugins", "list")
+    finally:
+        alone.claw("gateway", "stop", "--now")
+
+    for said in (listed.out, status.err, found.out):
+        [line] = [one for one in said.splitlines() if "runs without it" in one]
+        assert "odd" in line
+        assert "no luck" in line
+        assert "claw gateway restart" in line
+    assert "runs without it" not in after.out
+
+
+def test_a_record_is_read_in_the_language_of_the_reader(tmp_path):
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", "x = 1")])
+    machine.claw("tools", "list", LANG="zh_CN.UTF-8")
+
+    english, chinese = (machine.claw("plugins", "list", LANG=one) for one in ("C.UTF-8", "zh_CN.UTF-8"))
+
+    assert "implements no hook" in english.out
+    assert "implements no hook" not in chinese.out
+
+
+def test_changed_settings_end_a_failure_of_settings(tmp_path):
+    code = "from claw import Section, hookimpl\nclass Wanted(Section):\n    number: int = 1\n"
+    code += HOOK + "config.plugin(Wanted)\n    return []"
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", code)])
+    machine.configured('{"locale": "en", "plugins": {"entries": {"odd": {"config": {"number": "x"}}}}}')
+    machine.claw("tools", "list")
+    assert state_of(machine) == "quarantined"
+
+    machine.configured('{"locale": "en", "plugins": {"entries": {"odd": {"config": {"number": 2}}}}}')
+
+    assert state_of(machine) == "loaded"
+
+
 def test_a_home_that_cannot_be_written_is_no_reason_to_stop(alone):
     (alone.home / "state.db").chmod(0o400)
     os.chmod(alone.home / "plugins", 0o500)

@@ -17,7 +17,9 @@ from claw.cli.output import document
 from claw.cli.plugin_commands import AsJson
 from claw.config import Config
 from claw.config.values import Section
+from claw.contracts.errors import PluginError
 from claw.contracts.messages import Address, Inbound, Sender
+from claw.host.manager import Host
 from claw.i18n import t
 from claw.policy.decision import Judgement
 from claw.policy.engine import resolve_tools
@@ -170,6 +172,8 @@ def explain_(name: str, *, scenario: Scenario, as_json: AsJson = False) -> None:
     try:
         judged = judge_scenario(scenario, host_app.runtime)
         answer = explain_tool(name, host_app.config, judged, host_app.host.plugin_states)
+        if answer.available:
+            answer = _verified(answer, host_app.host)
     finally:
         asyncio.run(host_app.close())
     if as_json:
@@ -177,6 +181,16 @@ def explain_(name: str, *, scenario: Scenario, as_json: AsJson = False) -> None:
     else:
         typer.echo("\n".join(explanation_lines(answer, judged)))
     raise typer.Exit(code=0 if answer.available else 1)
+
+
+def _verified(answer: Explanation, host: Host) -> Explanation:
+    """Load the plugin of a tool that policy allows; if it fails, the tool is not available."""
+    try:
+        host.supply(answer.plugin, answer.name)
+    except PluginError as failed:
+        changes = {"available": False, "stage": "not-brought", "why": failed.problem, "fix": failed.fix}
+        return replace(answer, steps=(), **changes)  # type: ignore[arg-type]
+    return answer
 
 
 def probe_message(asked: Scenario) -> Inbound:

@@ -45,9 +45,10 @@ class ClawError(Exception):
         return t(self._fix, **self._values) if self._fix else ""
 
     @property
-    def parts(self) -> tuple[str, str, dict[str, str]]:
-        """Both templates and the values as text: the data that recreates this error from a file."""
-        return self._problem, self._fix, {name: str(value) for name, value in self._values.items()}
+    def parts(self) -> tuple[str, str, dict[str, str | int | float]]:
+        """Both templates and the values, as numbers and text: the data that recreates this error from a file."""
+        values = self._values.items()
+        return self._problem, self._fix, {k: v if isinstance(v, int | float) else str(v) for k, v in values}
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""

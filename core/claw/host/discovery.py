@@ -31,6 +31,7 @@ from claw.host.state import (
     decide_states,
     owned_models,
     with_failure,
+    with_needs,
 )
 
 if TYPE_CHECKING:
@@ -120,7 +121,9 @@ def states_of(
 def _with_failures(states: tuple[PluginState, ...], home: Path) -> tuple[PluginState, ...]:
     """Quarantine the plugins whose last load failed, in whichever process."""
     failures, now = PluginHealth(home / "plugins").failures(), time.time()
-    return tuple(with_failure(one, failures[one.id], now) if one.id in failures else one for one in states)
+    if not failures:
+        return states
+    return (*with_needs([with_failure(one, failures.get(one.id), now) for one in states]),)
 
 
 def owners_in(environ: Mapping[str, str]) -> "OwnersOf":
@@ -186,7 +189,7 @@ class _Fault(msgspec.Struct, frozen=True, array_like=True):
     stage: str
     problem: str
     fix: str
-    values: dict[str, str]
+    values: dict[str, str | int | float]
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):

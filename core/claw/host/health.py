@@ -1,15 +1,18 @@
 """Plugin health: the last failure of each plugin to load, in ``state.db``, for every process of a home.
 
 A process that loads a plugin records a failure here, and removes the record after a success; commands that load nothing
-read it. A record holds while the files of the plugin are those that failed. A plugin that hung, or that ended the process
-twice, is not loaded again until its files change, a day has passed, or the operator asks (``claw plugins retry``). Every
-other failure is tried again by the next process.
+read it. A record holds while the files of the plugin are those that failed; that of a setting, while the config file is
+that too. A plugin that hung, or that ended the process twice, is not loaded again until its files change, a day has
+passed, or the operator asks (``claw plugins retry``). Every other failure is tried again by the next process. A plugin
+that loads, and of which a part cannot be used, has a record too (NOTED).
 
 A plugin can end the process (``os._exit``, a crash in C), and no host in that process can record it. So a note names the
 plugin while it is being loaded; a note that a dead process left is a crash (DESIGN section 5).
 """
 
+import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -18,22 +21,24 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from claw.config.source import find_config
 from claw.contracts.errors import ClawError
+from claw.i18n import t
 
 if TYPE_CHECKING:
     from claw.host.manifest import InstalledPlugin
     from claw.storage.database import Database
 
-FAILED, HUNG, CRASHED = "failed", "hung", "crashed"
+FAILED, HUNG, CRASHED, NOTED = "failed", "hung", "crashed", "noted"
 MAX_CRASHES = 2
 WINDOW_SECONDS = 24 * 3600.0
 _CODE = frozenset({".py", ".so", ".pyd", ".dylib", ".json"})  # a plugin may write others beside its own
 _NOTE = ".starting-"
 _open_notes: set[Path] = set()  # those of this process
-_COLUMNS = "plugin, kind, stage, cause, fix, digest, run, at, times"
+_COLUMNS = "plugin, kind, stage, cause, fix, digest, run, at, times, place, inserts, config"
 _TABLE = (
-    "CREATE TABLE IF NOT EXISTS plugin_health (plugin TEXT PRIMARY KEY, kind TEXT, stage TEXT, cause TEXT, fix TEXT, "
-    "digest TEXT, run INTEGER, at REAL, times INTEGER)"
+    "CREATE TABLE IF NOT EXISTS plugin_failures (plugin TEXT PRIMARY KEY, kind TEXT, stage TEXT, cause TEXT, fix TEXT, "
+    "digest TEXT, run INTEGER, at REAL, times INTEGER, place TEXT, inserts TEXT, config TEXT)"
 )
 
 
@@ -41,13 +46,17 @@ _TABLE = (
 class LoadFailure:
     """The last failure of a plugin.
 
-    :param kind: FAILED, HUNG or CRASHED.
-    :param stage: import, register or run.
-    :param fix: the instruction of the error; empty = none of its own.
+    :param kind: FAILED, HUNG, CRASHED or NOTED.
+    :param stage: import, register, config or run.
+    :param cause: English template of the problem, or a text that is shown as it is.
+    :param fix: template of the instruction of the error; empty = none of its own.
     :param digest: of the plugin's files then (:func:`files_digest`).
     :param run: process id.
     :param at: seconds since the epoch.
     :param times: crashes in a row; 1 for other kinds.
+    :param place: file, line and key of the problem, if it has any.
+    :param inserts: values of the placeholders of both templates, as JSON.
+    :param config: digest of the config file then, of a failure that another file may not have.
     """
 
     plugin: str
@@ -59,6 +68,26 @@ class LoadFailure:
     run: int = 0
     at: float = 0.0
     times: int = 1
+    place: str = ""
+    inserts: str = "{}"
+    config: str = ""
+
+    @property
+    def why(self) -> str:
+        """The place and the cause, in the language in use."""
+        if not self.cause:
+            return t("claw crashed {count:time|times} while loading it", count=self.times)
+        return ": ".join(filter(None, (self.place, t(self.cause, **json.loads(self.inserts)))))
+
+    @property
+    def advice(self) -> str:
+        """The instruction, in the language in use; empty when the error had none."""
+        return t(self.fix, **json.loads(self.inserts)) if self.fix else ""
+
+    @property
+    def of_other_process(self) -> bool:
+        """True if the process in which the plugin failed goes on without it, and is not this one."""
+        return self.kind != NOTED and self.run != os.getpid() and _is_running(self.run)
 
     def holds_for(self, found: "InstalledPlugin") -> bool:
         """Return true if the files are those that failed; of a failure at run, if its process lives too."""
@@ -91,7 +120,8 @@ class PluginHealth:
 
     def failures(self) -> dict[str, LoadFailure]:
         """Return plugin id → its last failure. Nothing is written: notes of dead processes are only counted."""
-        found = self._read()
+        rows = self._read().items()
+        found = {id: one for id, one in rows if not one.config or one.config == self._config_digest()}
         for plugin in map(_read_note, self._notes_of_dead_processes()):
             if plugin:
                 found[plugin] = self._crash(plugin, found.get(plugin))
@@ -125,27 +155,34 @@ class PluginHealth:
                 note.unlink(missing_ok=True)
 
     def record(self, failure: LoadFailure) -> None:
-        """Record the failure of a plugin, in place of an earlier one."""
-        row = replace(failure, run=failure.run or os.getpid(), at=failure.at or self._now())
+        """Record the failure of a plugin, in place of an earlier one; a process that runs without it stays named."""
+        before = self._read().get(failure.plugin)
+        run = before.run if before and before.of_other_process else failure.run or os.getpid()
+        config = self._config_digest() if failure.stage == "config" or failure.kind == NOTED else ""
+        row = replace(failure, run=run, at=failure.at or self._now(), config=config)
+        if before and replace(before, at=row.at) == row:
+            return
         values = tuple(getattr(row, name) for name in _COLUMNS.split(", "))
         if self._write(
-            f"INSERT OR REPLACE INTO plugin_health ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?)", *values
+            f"INSERT OR REPLACE INTO plugin_failures ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", *values
         ):
             self._recorded = (self._recorded or set()) | {failure.plugin}
 
     def clear(self, plugin: str) -> None:
-        """Remove the record of a plugin that was loaded. A failure at run of another living process stays."""
+        """Remove the record of a plugin that was loaded. That of another process that runs without it stays."""
         if self._recorded is None:
-            self.failures()
-        if plugin in (self._recorded or ()):
+            self._recorded = set(self._read())
+        if plugin in self._recorded:
             failure = self._read().get(plugin)
-            if failure is None or failure.stage != "run" or not _is_running(failure.run):
+            if failure is None or not failure.of_other_process:
                 self.reset(plugin)
+            elif failure.stage != "run":
+                self._write("UPDATE plugin_failures SET digest = '-' WHERE plugin = ?", plugin)
 
     def reset(self, plugin: str) -> None:
         """Remove the record of a plugin, because the operator says so."""
         if plugin in self._read():
-            self._write("DELETE FROM plugin_health WHERE plugin = ?", plugin)
+            self._write("DELETE FROM plugin_failures WHERE plugin = ?", plugin)
 
     def _crash(self, plugin: str, before: LoadFailure | None) -> LoadFailure:
         again = before is not None and before.kind == CRASHED
@@ -160,10 +197,19 @@ class PluginHealth:
 
         try:
             with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True)) as connection:
-                rows = connection.execute(f"SELECT {_COLUMNS} FROM plugin_health").fetchall()
+                rows = connection.execute(f"SELECT {_COLUMNS} FROM plugin_failures").fetchall()
         except (sqlite3.Error, ValueError):  # no table yet; or a file that its next writer replaces
             return {}
         return {row[0]: LoadFailure(*row) for row in rows}
+
+    def _config_digest(self) -> str:
+        import hashlib  # a home without failures needs none
+
+        text = b""
+        with suppress(OSError, ClawError):
+            file = find_config(self._folder.parent)
+            text = file.read_bytes() if file else b""
+        return hashlib.sha256(text).hexdigest()[:16]
 
     def _write(self, sql: str, *values: object) -> bool:
         from claw.storage.database import Database  # most commands only read
@@ -214,6 +260,32 @@ def files_digest(found: "InstalledPlugin") -> str:
     return digest.hexdigest()[:16]
 
 
+_NOT_OF_PLUGINS = sys.stdlib_module_names | {"claw", "pluggy"}
+
+
+def location_of(why: BaseException) -> str:
+    """Return the line of a plugin's own code that raised, as ``package/file.py:7``; empty when there is none.
+
+    The plugin is the first package of the traceback that is not claw, pluggy or Python.
+    """
+    own, place, step = "", "", (why.__cause__ or why).__traceback__
+    while step:
+        package = str(step.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in _NOT_OF_PLUGINS and package == (own or package):
+            own, place = package, "/".join(Path(step.tb_frame.f_code.co_filename).parts[-2:])
+            place += f":{step.tb_lineno}"
+        step = step.tb_next
+    return place
+
+
+def show_traceback(why: BaseException) -> None:
+    """Print the traceback of a plugin's failure when ``CLAW_DEBUG`` is set."""
+    if os.environ.get("CLAW_DEBUG"):
+        import traceback
+
+        traceback.print_exception(why)
+
+
 def _read_note(note: Path) -> str:
     try:
         return note.read_text(encoding="utf-8", errors="replace").strip()
@@ -228,4 +300,7 @@ def _is_running(pid: int) -> bool:
         return False
     except OSError:  # the process belongs to another user
         return True
-    return True
+    try:  # one that ended and that no parent has waited for, as in a container (proc(5), "stat")
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:  # not Linux
+        return True

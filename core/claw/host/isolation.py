@@ -5,6 +5,7 @@ In-process code is trusted code (SECURITY.md); isolation protects the host from 
 
 import contextlib
 import io
+import json
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ from types import FunctionType
 from typing import Any, TextIO, TypeVar
 
 from claw.contracts.errors import ClawError
-from claw.host.health import FAILED, HUNG, LoadFailure
+from claw.host.health import FAILED, HUNG, LoadFailure, location_of
 from claw.i18n import t
 
 T = TypeVar("T")
@@ -189,12 +190,14 @@ def describe_exception(why: BaseException) -> str:
     return f"{type(why).__name__}: {text}" if text else type(why).__name__
 
 
-def failure_of(plugin: str, stage: str, why: BaseException) -> LoadFailure:
+def failure_of(plugin: str, stage: str, why: BaseException, kind: str = FAILED) -> LoadFailure:
     """Return the failure of a plugin that raised ``why``, or did not return in time."""
-    kind = HUNG if isinstance(why, PluginTimeout) else FAILED
+    kind = HUNG if isinstance(why, PluginTimeout) else kind
     if not isinstance(why, ClawError):
-        return LoadFailure(plugin, kind, stage, describe_exception(why))
-    return LoadFailure(plugin, kind, stage, ": ".join(filter(None, (why.where, why.problem))), why.fix)
+        place = location_of(why)
+        return LoadFailure(plugin, kind, stage, describe_exception(why) + (f" ({place})" if place else ""))
+    cause, fix, values = why.parts
+    return LoadFailure(plugin, kind, stage, cause, fix, place=why.where, inserts=json.dumps(values))
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from claw.contracts.prompt import PromptSection
 from claw.contracts.provider import MisconfiguredProvider
 from claw.contracts.tool import Tool, ToolContext
 from claw.host import hookspecs
-from claw.host.health import PluginHealth, files_digest
+from claw.host.health import NOTED, PluginHealth, files_digest, show_traceback
 from claw.host.isolation import describe_exception, failure_of, function_ids, replaced_functions, run_bounded
 from claw.host.manifest import KIND_OF_HOOK, InstalledPlugin, ToolDeclaration, key_variables
 from claw.host.registry import (
@@ -43,8 +43,9 @@ from claw.host.registry import (
     hook_problems,
     in_order,
     specified_by,
+    tool_differences,
 )
-from claw.host.state import PluginState, failure_fix, require_plugins
+from claw.host.state import PluginState, failure_fix, require_plugins, with_needs
 from claw.i18n import t
 
 T = TypeVar("T")
@@ -86,6 +87,7 @@ class Host:
         self._is_built = False
         self._functions: dict[str, int] = {}  # as the plugin before left them, during a start
         self.diagnostics: list[str] = []
+        self.notes: dict[str, list[ClawError]] = {}  # plugin → its parts that cannot be used
 
     @property
     def plugin_states(self) -> tuple[PluginState, ...]:
@@ -123,6 +125,10 @@ class Host:
                 self._load(state.id)
             elif wanted.state in (QUARANTINED, INCOMPATIBLE) and not state.required:
                 self._note(state.fault_line())
+        for state, failed in zip(self.plugin_states, with_needs(self.plugin_states), strict=True):
+            if failed is not state:
+                self._answers.pop(state.id, None)
+                self._drop(state.id, "find", _error_of(failed.why, failed.fix))
         for plugin in tuple(self._answers):
             self._ask_others_hooks(plugin)
         require_plugins(self.plugin_states)
@@ -153,8 +159,15 @@ class Host:
                 self._note(t("plugin {id} replaced claw's function {name}", id=plugin, name=name))
             self._functions = self._functions and after
             if loaded and len(self._hooks) == len(WANTED):  # else a hook that failed was not asked
-                self._health.clear(plugin)
+                self._record_load(plugin)
             return loaded
+
+    def _record_load(self, plugin: str) -> None:
+        """Record that a plugin was loaded, with the first of its parts that cannot be used."""
+        self._health.clear(plugin)
+        if notes := self.notes.get(plugin):
+            noted = failure_of(plugin, "register", notes[0], NOTED)
+            self._health.record(replace(noted, digest=files_digest(self._states[plugin].found)))
 
     def _imported(self, plugin: str) -> Any:
         package = self._states[plugin].found.package
@@ -179,8 +192,7 @@ class Host:
             module = fetch()
             stage = "register"
             self._manager.register(module, name=plugin)
-            for problem in hook_problems(module, self._specified) if isinstance(module, ModuleType) else ():
-                self._note(t("plugin {id}: {problem}", id=plugin, problem=problem))
+            notes = hook_problems(module, self._specified) if isinstance(module, ModuleType) else []
             specified = dict.fromkeys(specified_by(module, self._specified), plugin)
             view = self._views[plugin] = self._view(plugin).with_contributions(
                 partial(self._answers_for, plugin)
@@ -194,19 +206,18 @@ class Host:
                 by_hook.setdefault("register_channels", []).append(UnavailableChannel(name, account, wrong))
             for name, wrong in view.failed_providers.items():
                 by_hook.setdefault("register_providers", []).append(MisconfiguredProvider(name, wrong))
-                self._note(t("provider {name} cannot be used: {why}", name=name, why=wrong))
+                notes.append(ClawError("provider {name} cannot be used: {why}", name=name, why=wrong))
             check_manifest(self._states[plugin].found.manifest if plugin in self._states else None, by_hook)
         except BaseException as why:  # noqa: BLE001 - plugin code
             self._drop(plugin, stage, why)
             return False
         self._answers[plugin] = by_hook
         self._specified |= specified
-        for name in self._undeclared(plugin):
-            problem = t(
-                "plugin {id} provides the tool {tool}, which its manifest does not list", id=plugin, tool=name
-            )
-            fix = t("its author must rebuild the manifest")
-            self._note(t("{problem}. {fix}", problem=problem, fix=fix))
+        if "register_tools" in self._hooks and self._manifest_names_tools(plugin):
+            notes += tool_differences(self._states[plugin].found.manifest, by_hook.get("register_tools", ()))
+        self.notes[plugin] = notes
+        for note in self.notes[plugin]:
+            self._note(t("plugin {id}: {problem}", id=plugin, problem=note))
         return True
 
     def _asked(self, plugin: str, hook: str, view: PluginConfig) -> list[Any] | None:
@@ -251,9 +262,7 @@ class Host:
 
     def quarantine(self, plugin: str, stage: str, why: str, fix: str = "") -> None:
         """Quarantine a plugin that failed while it ran."""
-        self._set_aside(
-            plugin, stage, ClawError("{why}", fix=fix.replace("{", "{{").replace("}", "}}"), why=why)
-        )
+        self._set_aside(plugin, stage, _error_of(why, fix))
 
     def _set_aside(self, plugin: str, stage: str, why: BaseException) -> None:
         found = (
@@ -262,13 +271,12 @@ class Host:
             else InstalledPlugin(plugin, plugin, plugin, __version__)
         )
         failure = failure_of(plugin, stage, why)
+        show_traceback(why)
         required = plugin in self._states and self._states[plugin].required
-        fix = failure.fix or failure_fix(found, failure)
-        state = PluginState(found, QUARANTINED, failure.cause, stage, fix, required=required)
+        fix = failure.advice or failure_fix(found, failure)
+        state = PluginState(found, QUARANTINED, failure.why, stage, fix, required=required)
         self._states[plugin] = state
-        if stage == "config":  # its code loads; what is wrong is in the file
-            self._health.clear(plugin)
-        elif plugin not in self._given_plugins and plugin != BUILTIN:
+        if plugin not in self._given_plugins and plugin != BUILTIN and stage != "find":
             self._health.record(replace(failure, digest=files_digest(found)))
         self._note(state.fault_line())
 
@@ -379,15 +387,6 @@ class Host:
         manifest = self._states[plugin].found.manifest if plugin in self._states else None
         return manifest is not None and (bool(manifest.tools) or "tool" not in manifest.kinds)
 
-    def _undeclared(self, plugin: str) -> list[str]:
-        if not self._manifest_names_tools(plugin):
-            return []
-        manifest = self._states[plugin].found.manifest
-        named = {line.name for line in manifest.tools} if manifest else set()
-        return [
-            tool.name for tool in self._answers[plugin].get("register_tools", ()) if tool.name not in named
-        ]
-
     def _lazy(self, plugin: str, line: ToolDeclaration) -> Tool:
         """A tool known from the manifest; its code is imported at its first call."""
 
@@ -416,3 +415,8 @@ class Host:
             plugin, "run", "its manifest lists the tool {tool}, which its code does not provide",
             "its author must rebuild the manifest", tool=name,
         )  # fmt: skip
+
+
+def _error_of(why: str, fix: str) -> ClawError:
+    """Return an error with texts that are no templates."""
+    return ClawError("{why}", fix=fix.replace("{", "{{").replace("}", "}}"), why=why)

@@ -27,7 +27,6 @@ from claw.contracts.tool import Sandbox, Tool
 from claw.host import hookspecs
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts
 from claw.host.manifest import KIND_OF_HOOK, Manifest
-from claw.i18n import t
 
 T = TypeVar("T")
 
@@ -246,6 +245,19 @@ def check_manifest(manifest: Manifest | None, answers: Mapping[str, Sequence[Any
         raise ClawError("its manifest lists nothing that {hooks} provides", fix=fix, hooks=hooks)
 
 
+def tool_differences(manifest: Manifest | None, tools: Sequence[Tool]) -> list[ClawError]:
+    """Return an error for each tool that is in the manifest of a plugin and not in its code, or the reverse."""
+    listed = {line.name for line in manifest.tools} if manifest else set[str]()
+    provided, fix = {tool.name for tool in tools}, "its author must rebuild the manifest"
+    return [
+        ClawError("its code provides the tool {tool}, which its manifest does not list", fix=fix, tool=name)
+        for name in sorted(provided - listed)
+    ] + [
+        ClawError("its manifest lists the tool {tool}, which its code does not provide", fix=fix, tool=name)
+        for name in sorted(listed - provided)
+    ]
+
+
 MARK = "claw_spec"
 """The attribute that ``@hookspec`` leaves on a function: the project's name and ``_spec`` (pluggy, "HookspecMarker")."""
 
@@ -267,29 +279,32 @@ _IMPLEMENTS = "claw_impl"
 """The attribute that ``@hookimpl`` leaves on a function (pluggy, "HookimplMarker")."""
 
 
-def hook_problems(module: ModuleType, specified: Iterable[str] = ()) -> list[str]:
-    """Return what is wrong with the hooks of a plugin's module.
+def hook_problems(module: ModuleType, specified: Iterable[str] = ()) -> list[ClawError]:
+    """Return an error for each hook of a plugin's module that nobody asks.
 
     A marked name that is near to no known hook may be one of a plugin that is not loaded.
 
     :param specified: the hooks that plugins specify.
     :raises ClawError: it has no hook that anybody asks.
     """
-    known, problems, has_hook = {*KIND_OF_HOOK, *specified}, list[str](), hasattr(module, "hookspecs")
+    known, problems, has_hook = {*KIND_OF_HOOK, *specified}, list[ClawError](), hasattr(module, "hookspecs")
+    fix = "correct it if it is yours, or update or uninstall it"
     for name, function in vars(module).items():
         marks = getattr(function, _IMPLEMENTS, None) if inspect.isfunction(function) else None
         hook = marks["specname"] or name if marks else name
         near = _near_hook(hook, known) if marks and hook not in known else None
         if near:
-            problems.append(t("claw has no hook {name}; did you mean {near}?", name=hook, near=near))
+            why = "claw has no hook {name}; did you mean {near}?"
+            problems.append(ClawError(why, fix=fix, name=hook, near=near))
         elif marks is None and name in known and callable(function):
-            problems.append(t("its function {name} is not marked with @hookimpl", name=name))
+            problems.append(ClawError("its function {name} is not marked with @hookimpl", fix=fix, name=name))
         else:
             has_hook = has_hook or marks is not None
     if has_hook:
         return problems
-    why = "; ".join(problems) or t("its package {package} implements no hook", package=module.__name__)
-    raise ClawError("{why}", fix="correct it if it is yours, or update or uninstall it", why=why)
+    raise (
+        problems or [ClawError("its package {package} implements no hook", fix=fix, package=module.__name__)]
+    )[0]
 
 
 def _near_hook(name: str, known: Iterable[str]) -> str | None:

@@ -4,7 +4,7 @@ Pure: it reads metadata and the plain tree of the config file, imports no plugin
 list``.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -14,7 +14,7 @@ from claw.config.paths import Path as KeyPath, values_at
 from claw.config.summary import ANY_ENDPOINT, FIRST_PARTY, ConfigOutline, install_hint, package_of
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ConfigError, PluginError
-from claw.host.health import FAILED, LoadFailure
+from claw.host.health import FAILED, NOTED, LoadFailure
 from claw.host.manifest import API_VERSION, InstalledPlugin, Manifest, api_matches, providers_of
 from claw.i18n import add_translations, t
 from claw.policy.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
@@ -72,8 +72,10 @@ class PluginState:
 
     def fault_line(self) -> str:
         """Return the fault with its fix as one line for people."""
-        stage = self.stage or "find"
-        problem = t("plugin {id} was disabled at {stage}: {why}", id=self.id, stage=stage, why=self.why)
+        problem = t("plugin {id}: {problem}", id=self.id, problem=self.why)
+        if self.state not in (LOADED, IDLE):
+            stage = self.stage or "find"
+            problem = t("plugin {id} was disabled at {stage}: {why}", id=self.id, stage=stage, why=self.why)
         return t("{problem}. {fix}", problem=problem, fix=self.fix) if self.fix else problem
 
     def fault_parts(self) -> tuple[str, str, str]:
@@ -101,9 +103,7 @@ def decide_states(
         _with_config_fault(_state_of(one, wanted, providers_used, found), wrong or {}) for one in found
     ]
     plugin_states = [replace(one, required=True) if one.id in required else one for one in plugin_states]
-    usable = {state.id for state in plugin_states if state.state in (LOADED, IDLE)}
-    fixes = {state.id: state.fix for state in plugin_states}
-    plugin_states = [_with_needs(state, usable, fixes) for state in plugin_states]
+    plugin_states = with_needs(plugin_states)
     for plugin in wanted.entries:
         if plugin in required - ids:
             absent = InstalledPlugin(plugin, "", "", "")
@@ -144,12 +144,22 @@ def _with_config_fault(state: PluginState, wrong: Mapping[str, ConfigError]) -> 
     return replace(state, state=QUARANTINED, why=why, stage="config", fix=error.fix, eager=False)
 
 
-def with_failure(state: PluginState, failure: LoadFailure, now: float) -> PluginState:
-    """Quarantine a plugin that would be used and whose last load failed with the files that it has."""
-    if state.state not in (LOADED, IDLE) or not failure.holds_for(state.found):
+def with_failure(state: PluginState, failure: LoadFailure | None, now: float) -> PluginState:
+    """Quarantine a plugin that would be used and whose last load failed with the files that it has.
+
+    One of which only a part cannot be used, or that another process goes on without, keeps its state, with the reason.
+    """
+    if failure is None or state.state not in (LOADED, IDLE):
         return state
-    why = failure.cause or t("claw crashed {count:time|times} while loading it", count=failure.times)
-    fix = failure.fix or failure_fix(state.found, failure)
+    why, fix = failure.why, failure.advice or failure_fix(state.found, failure)
+    if not failure.holds_for(state.found):
+        if not failure.of_other_process:
+            return state
+        why = t("process {pid} runs without it, where it failed: {why}", pid=failure.run, why=why)
+        fix = t("restart that process; if it is the gateway: claw gateway restart")
+        return replace(state, why=why, stage=failure.stage, fix=fix)
+    if failure.kind == NOTED:
+        return replace(state, why=why, stage=failure.stage, fix=fix)
     return replace(
         state, state=QUARANTINED, why=why, stage=failure.stage, fix=fix, eager=False,
         without_failure=state, prevented=failure.prevents_loading(now),
@@ -191,7 +201,7 @@ def _usage_state(
     if manifest.loads_at_start:
         reasons.append(t("it is used in every turn"))
     if any(not tool.optional for tool in manifest.tools) or _opted_in(manifest, wanted):
-        reasons.append(t("its tools are offered"))
+        reasons.append(t("it provides tools"))
     if why := _dynamic_tools_reason(found, wanted, all_found):
         reasons.append(why)
         eager = True
@@ -266,20 +276,21 @@ def _enable_fix(manifest: Manifest) -> str:
     return ""
 
 
-def _with_needs(state: PluginState, usable: Set[str], fixes: Mapping[str, str]) -> PluginState:
-    """Quarantine a plugin if one it requires is absent or unusable; the fix for that one is the fix.
+def with_needs(states: Sequence[PluginState]) -> list[PluginState]:
+    """Quarantine each plugin of which one that it requires is absent or unusable; the fix for that one is the fix."""
+    by_id = {one.id: one for one in states}
+    return [_without_need(one, by_id) if one.state in (LOADED, IDLE) else one for one in states]
 
-    :param fixes: plugin id → the fix, for every installed plugin.
-    """
-    manifest = state.found.manifest
-    if state.state not in (LOADED, IDLE) or manifest is None:
-        return state
-    missing = [need for need in manifest.requires if need not in usable]
-    if not missing:
-        return state
-    fix = fixes.get(missing[0], install_hint(missing[0]))
-    why = t("it needs plugin {id}", id=missing[0])
-    return replace(state, state=QUARANTINED, why=why, stage="find", fix=fix, eager=False)
+
+def _without_need(state: PluginState, by_id: Mapping[str, PluginState]) -> PluginState:
+    for need in state.found.manifest.requires if state.found.manifest else ():
+        there = by_id.get(need)
+        if there is None or there.state not in (LOADED, IDLE):
+            why, fix = t("it needs plugin {id}", id=need), there.fix if there else install_hint(need)
+            again = state if there and there.to_load.state in (LOADED, IDLE) else None
+            new = {"why": why, "stage": "find", "fix": fix, "eager": False, "without_failure": again}
+            return replace(state, state=QUARANTINED, **new)  # type: ignore[arg-type]
+    return state
 
 
 def choose_default_model(

@@ -23,6 +23,7 @@ from claw.contracts.errors import ToolError
 from claw.contracts.text import repair_text
 from claw.contracts.tool import Tool, ToolContext, ToolResult, attributed, validate
 from claw.contracts.transcript import Image, Text
+from claw.host.health import location_of, show_traceback
 from claw.host.isolation import DEFAULT_TIMEOUTS, ProcessExitRaised, Timeouts, describe_exception
 from claw.i18n import t
 
@@ -392,11 +393,13 @@ async def _isolated(tool: Tool, arguments: dict[str, Any], context: ToolContext)
         if is_own_exit(error):
             raise
         _log.info("tool %s of plugin %s raised", tool.name, tool.plugin, exc_info=error)
-        message = _text_of(error).strip()
+        show_traceback(error)
+        message, place = _text_of(error).strip(), location_of(error)
         if " " not in message:  # KeyError('x') says nothing without its name
             message = f"{type(error).__name__}: {message}".removesuffix(": ")
         details = {"error": type(error).__name__, "plugin": tool.plugin}
-        return ToolResult(repair_text(attributed(tool, message)), details, is_error=True)
+        message = attributed(tool, message) + (f" [{place}]" if place else "")
+        return ToolResult(repair_text(message), details, is_error=True)
 
 
 async def _stop(task: "asyncio.Task[Any]", tool: Tool, grace_seconds: float) -> None:

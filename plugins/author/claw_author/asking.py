@@ -130,7 +130,7 @@ def asked(package: str, plugin: str) -> dict[str, Any]:
 def _problems(module: Any) -> list[str]:
     """Return what is wrong with the hooks of the package."""
     try:
-        return hook_problems(module)
+        return [one.problem for one in hook_problems(module)]
     except ClawError as why:
         return [why.problem]
 

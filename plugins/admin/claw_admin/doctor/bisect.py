@@ -70,6 +70,8 @@ def bisect(
     elif culprit:
         fix = t("claw plugins disable {id}", id=culprit)
         typer.echo(t("plugin {id} makes it fail; to go on without it: {fix}", id=culprit, fix=fix))
+    elif suspects and not fails(suspects):
+        typer.echo(t("the command does not fail with every plugin enabled: there is nothing to find"))
     else:
         typer.echo(t("no single third-party plugin makes it fail"))
     raise typer.Exit(code=1 if culprit else 0)

@@ -12,11 +12,9 @@ from claw import Finding, t
 from claw.runtime import (
     LOADED,
     PluginState,
-    RunFacts,
     Setup,
     config_findings,
     home_of,
-    judge_tools,
     load_setup,
     outline_config,
     parse_session,
@@ -55,16 +53,6 @@ def plugin_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Findin
         yield from filter(partial(_is_asked_for, state), check_unloaded(state, wanted, environ))
     yield from name_conflicts(setup.found)
     yield from slot_conflicts(setup.plugin_states, setup.config.settings.plugins.slots.chosen())
-    for conflict in judge_tools(setup.facts, (), RunFacts()).conflicts:
-        yield Finding(conflict.fact.plugin or conflict.fact.supplier, "conflict", str(conflict), grave=False)
-    for fact in setup.facts:
-        if fact.schema_problem:
-            why = t(
-                "its tool {tool} is withheld: model services do not accept its parameters: {why}",
-                tool=fact.name, why=fact.schema_problem,
-            )  # fmt: skip
-            fix = t("update the plugin, or ask its author for a sound schema")
-            yield Finding(fact.supplier, "schema", why, fix)
 
 
 def _is_asked_for(state: PluginState, finding: Finding) -> bool:

@@ -59,7 +59,13 @@ def doctor(
         found.append(Finding("plugins", "unasked", why, grave=False))
     else:
         context = diagnostics.DoctorContext(load_setup(), os.environ, online, channel)
-        found = list(dict.fromkeys([*found, *diagnostics.plugin_findings(context)]))
+        if not channel:
+            found += diagnostics.tool_findings(context.setup)
+        found = list(
+            {
+                (one.about, one.problem): one for one in (*found, *diagnostics.plugin_findings(context))
+            }.values()
+        )
     left, fixed = _apply_fixes(found) if fix else (found, [])
     if as_json:
         document("doctor", {"findings": [_finding_data(one) for one in left], "mended": fixed})

@@ -11,15 +11,20 @@ from typing import Any
 
 from claw import ClawError, Diagnostic, Finding, HttpClients, PluginConfig, UsageError, t
 from claw.runtime import (
+    LOADED,
     QUARANTINED,
     Contribution,
     Database,
     HookRules,
     Host,
     PluginHealth,
+    RunFacts,
     Setup,
+    ToolFact,
     describe_exception,
+    judge_tools,
     run_bounded,
+    tool_fact,
     within,
 )
 
@@ -39,7 +44,7 @@ class DoctorContext:
 
 
 @contextmanager
-def diagnostics_host(setup: Setup) -> Iterator[Host]:
+def diagnostics_host(setup: Setup, hook: str = HOOK) -> Iterator[Host]:
     """Yield a host that asks plugins for their diagnostics and nothing else; it writes only failures to load."""
     network, home = HttpClients(), setup.config.home
 
@@ -51,7 +56,7 @@ def diagnostics_host(setup: Setup) -> Iterator[Host]:
         closing(Database(home / "state.db")) as database,
     ):
         yield Host(
-            setup.plugin_states, view, PluginHealth(Path(notes), database), rules=HookRules(hooks=(HOOK,))
+            setup.plugin_states, view, PluginHealth(Path(notes), database), rules=HookRules(hooks=(hook,))
         )
 
 
@@ -76,6 +81,40 @@ def plugin_findings(context: DoctorContext) -> list[Finding]:
                 fix = "pip install claw-gateway"
                 raise UsageError("no plugin in use checks channels: claw-gateway does", fix=fix)
         return asyncio.run(_ask_all(asked, context, found))
+
+
+def tool_findings(setup: Setup) -> Iterator[Finding]:
+    """Load each plugin in use that provides tools, and check what it provides; one whose tools depend on its settings
+    (kind tool without a tool in its manifest) is left to its own diagnostic.
+    """
+    suppliers, undeclared = setup.config.settings.tools.suppliers, list[ToolFact]()
+    with diagnostics_host(setup, "register_tools") as host:
+        for state in setup.plugin_states:
+            manifest = state.found.manifest
+            if state.state != LOADED or (manifest and not manifest.tools):
+                continue
+            answers = host.ask(state.id)
+            if answers is None:
+                after = next(one for one in host.plugin_states if one.id == state.id)
+                yield Finding(state.id, after.stage, after.why, after.fix)
+            elif manifest is None:
+                undeclared += (
+                    tool_fact(tool, state.id, suppliers) for tool in answers.get("register_tools", ())
+                )
+            yield from (
+                Finding(state.id, "part", note.problem, note.fix) for note in host.notes.get(state.id, ())
+            )
+    facts = sorted((*undeclared, *setup.facts), key=lambda fact: fact.plugin is not None)  # as in an app
+    for conflict in judge_tools(facts, (), RunFacts()).conflicts:
+        fix = t("claw config set tools.suppliers.{tool} {id}, or uninstall one of the plugins",
+                tool=conflict.fact.name, id=conflict.fact.supplier)  # fmt: skip
+        yield Finding(conflict.fact.supplier, "conflict", str(conflict), fix)
+    for fact in facts:
+        if fact.schema_problem:
+            why = t("its tool {tool} is withheld: model services do not accept its parameters: {why}",
+                    tool=fact.name, why=fact.schema_problem)  # fmt: skip
+            fix = t("update the plugin, or ask its author for a sound schema")
+            yield Finding(fact.supplier, "schema", why, fix)
 
 
 async def _ask_all(

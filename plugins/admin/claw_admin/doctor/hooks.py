@@ -7,6 +7,8 @@ from typing import Any
 import typer
 from claw import t
 from claw.runtime import (
+    IDLE,
+    LOADED,
     ON_DEMAND,
     SLOTS,
     WANTED,
@@ -42,10 +44,16 @@ def list_(as_json: AsJson = False) -> None:
     table([t("hook"), t("order"), t("plugin"), t("name"), t("position"), t("note")], rows)
 
 
-def answered_hooks() -> list[dict[str, Any]]:
-    """Load the plugins in use; return every hook with its answers, in the order in which they are asked."""
+def answered_hooks(*also: str) -> list[dict[str, Any]]:
+    """Load the plugins in use; return every hook with its answers, in the order in which they are asked.
+
+    :param also: ids of plugins that are loaded although their code waits for a first call.
+    """
     running = App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True))
     try:
+        for state in running.host.plugin_states:
+            if state.id in also and state.state in (LOADED, IDLE):
+                running.host.ask(state.id)
         hooks = [_described(running, hook) for hook in WANTED]
         for hook, plugin in sorted(running.host.specified.items()):
             answers = list(_answers(running.host.answers_to(hook)))

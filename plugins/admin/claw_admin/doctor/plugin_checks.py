@@ -13,7 +13,6 @@ from claw.runtime import (
     INCOMPATIBLE,
     KIND_OF_HOOK,
     LOADED,
-    QUARANTINED,
     SLOTS,
     ConfigOutline,
     InstalledPlugin,
@@ -33,8 +32,8 @@ def check_unloaded(
 ) -> Iterator[Finding]:
     """Check a plugin without loading it."""
     id, manifest = state.id, state.found.manifest
-    if state.state in (QUARANTINED, INCOMPATIBLE):
-        yield Finding(id, state.stage or "find", state.why, state.fix)
+    if state.stage:
+        yield Finding(id, state.stage, state.why, state.fix)
     if manifest is None:
         return
     if state.state != INCOMPATIBLE and api_matches(manifest.api, (99, 0)):

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 from claw import t
-from claw.runtime import QUARANTINED, AsJson, Setup, document, load_setup, plugin_states
+from claw.runtime import AsJson, Setup, document, load_setup, plugin_states
 
 _ORDER = ("home", "config", "agent", "agents", "model", "key", "workspace", "gateway", "channels", "plugins")
 """The order of the facts; others come last."""
@@ -29,7 +29,7 @@ def status(as_json: AsJson = False) -> None:
 
 
 def _faults_of_plugins() -> list[str]:
-    return [one.fault_line() for one in plugin_states() if one.state == QUARANTINED]
+    return [one.fault_line() for one in plugin_states() if one.stage]
 
 
 def setup_data(setup: Setup, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -15,8 +15,9 @@ def info(plugin: str, as_json: AsJson = False) -> None:
     found = {state.id: state for state in plugin_states()}
     if plugin not in found:
         raise unknown_plugin_error(plugin, found)
-    body = plugin_data(found[plugin])
     contributions = _contributions(plugin) if found[plugin].state in (LOADED, IDLE) else []
+    [after] = (one for one in plugin_states() if one.id == plugin)  # it may have failed just now
+    body, contributions = plugin_data(after), contributions if after.state in (LOADED, IDLE) else []
     if as_json:
         document("plugin", {**body, "contributions": contributions})
         return
@@ -34,7 +35,7 @@ def _contributions(plugin: str) -> list[dict[str, Any]]:
     """Return what the plugin contributes to each hook, and its position among the answers."""
     return [
         {"hook": hook["hook"], "slot": hook["slot"], **{key: one[key] for key in one if key != "plugin"}}
-        for hook in answered_hooks()
+        for hook in answered_hooks(plugin)
         for one in hook["answers"]
         if one["plugin"] == plugin
     ]

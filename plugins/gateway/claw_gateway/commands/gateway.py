@@ -160,7 +160,7 @@ def _start(safe: bool | None, as_json: bool) -> int:
 def _next_steps() -> list[str]:
     """Return what a person may have to do once a gateway is ready: wrong settings, channels that cannot be served,
     admission of people."""
-    from claw.runtime import QUARANTINED, channel_key, load_setup
+    from claw.runtime import channel_key, load_setup
 
     from claw_gateway.process.run import no_channel_hint
 
@@ -169,7 +169,7 @@ def _next_steps() -> list[str]:
     lines = config_lines()
     lines += [f"{channel_key(one['channel'], one['account'])}: {one['detail']}" for one in failed]
     served = dict.fromkeys(one["channel"] for one in channels if one["state"] != "failed")
-    lines += [one.fault_line() for one in setup.plugin_states if one.state == QUARANTINED]
+    lines += [one.fault_line() for one in setup.plugin_states if one.stage]
     sections = {name: setup.config.settings.channels.get(name) for name in served}
     pairing_only = [
         name for name, one in sections.items() if one and one.dm_policy == "pairing" and not one.allow_from

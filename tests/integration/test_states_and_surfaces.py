@@ -1,0 +1,343 @@
+"""States of the world × the surfaces that speak of them: no cell calls something loaded, available or sound that is not.
+
+Each state is a home of its own; the commands run in it one after the other, as people would type them.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claw.host.health import HUNG, LoadFailure, PluginHealth
+from integration.forked_claw import ForkServer
+from third_party import Machine, Said, installed, plugin_code
+
+TOOL_HOOK = "from claw import hookimpl\n@hookimpl\ndef register_tools(config):\n    "
+BOOM = "raise RuntimeError('no luck')"
+DECLARED: dict[str, Any] = {"kinds": ["tool"], "tools": [{"name": "bad_do", "description": "Do."}]}
+PICKY = """
+from claw import ChannelConfig, Section, hookimpl
+class Wanted(Section):
+    number: int = 1
+@hookimpl
+def register_tools(config):
+    config.plugin(Wanted)
+    return []
+"""
+RADIO = """
+from claw import ChannelConfig, hookimpl
+class Wanted(ChannelConfig):
+    number: int = 1
+@hookimpl
+def register_channels(config):
+    config.channel("radio", Wanted)
+    return []
+"""
+
+LISTED, INFO, STATUS, DOCTOR = "plugins list", "plugins info bad", "status", "doctor"
+EXPLAIN, VALIDATE, CHANNELS, TURNS = "tools explain bad_do", "config validate", "channels list", "turns list"
+
+LIES = {
+    LISTED: r"^bad +\S+ +(loaded|idle)\b",
+    INFO: r"^state: (loaded|idle)$",
+    STATUS: "$never",
+    DOCTOR: "no problems found",
+    EXPLAIN: r"^bad_do: available",
+    VALIDATE: " is valid",
+    CHANNELS: r"\b(loaded|up)\b",
+}
+"""What a surface says of something that works. A cell that may say it names it with :func:`may`."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one surface says of one state.
+
+    :param says: patterns of which each must be found.
+    :param lies: patterns of which none may be found.
+    :param code: the exit code; None = any.
+    """
+
+    says: tuple[str, ...]
+    lies: tuple[str, ...] = ()
+    code: int | None = None
+
+
+@dataclass(frozen=True)
+class World:
+    """A state of the world.
+
+    :param cells: command → what it must say.
+    :param plugins: id → code and manifest.
+    :param before: commands that run first; their outcome is no matter.
+    :param prepare: called with the machine before any command.
+    """
+
+    cells: Mapping[str, Cell]
+    plugins: Mapping[str, tuple[str, dict[str, Any] | str | None]] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    before: tuple[str, ...] = ("tools list",)
+    prepare: Callable[["Forked"], None] = lambda machine: None
+
+
+def cell(*says: str, code: int | None = None) -> Cell:
+    """A cell of something that cannot work."""
+    return Cell(says, code=code)
+
+
+def may(*says: str, code: int | None = None) -> Cell:
+    """A cell that may also speak well of what works."""
+    return Cell(says, ("$never",), code)
+
+
+def faulty(stage: str, cause: str, **other: Cell) -> dict[str, Cell]:
+    """The cells of a plugin that does not load."""
+    cells = {
+        LISTED: cell(rf"^bad .* quarantined\b.*{cause}"),
+        INFO: cell("^state: quarantined$", f"^stage: {stage}$", f"^why: .*{cause}"),
+        STATUS: cell(r"plugins: .*\b1 quarantined", f"plugin bad was disabled at {stage}: .*{cause}"),
+        DOCTOR: cell(f"problem: (bad: )?.*{cause}", code=1),
+        EXPLAIN: cell("bad_do: not available", r"\bbad\b", code=1),
+    }
+    return cells | {name.replace("_", " "): what for name, what in other.items()}
+
+
+def partly(problem: str) -> dict[str, Cell]:
+    """The cells of a plugin that loads, and of which a part cannot be used."""
+    return {
+        LISTED: may(f"^bad .*{problem}"),
+        INFO: may(problem),
+        STATUS: may(f"warning: plugin bad: .*{problem}"),
+        DOCTOR: cell(f"problem: bad: .*{problem}", code=1),
+    }
+
+
+def hung(machine: "Forked") -> None:
+    """A process before this one waited for the plugin, and recorded that it hangs."""
+    why = "it did not come back within 10 s"
+    PluginHealth(machine.home / "plugins").record(LoadFailure("bad", HUNG, "register", why))
+
+
+OF_SETTING = {"plugins": {"entries": {"bad": {"config": {"number": "x"}}}}}
+NOT_A_NUMBER = "must be a whole number"
+
+PLUGINS: dict[str, World] = {
+    "fails at import": World(
+        faulty("import", r"RuntimeError: no luck \(stranger_bad/__init__.py:1\)"), {"bad": (BOOM, None)}
+    ),
+    "fails at import, at its first call": World(
+        faulty("import", "RuntimeError: no luck"), {"bad": (BOOM, DECLARED)}, before=("tools call bad_do",)
+    ),
+    "fails at import, and explain meets it first": World(
+        {EXPLAIN: cell("not available", "no luck", code=1), LISTED: cell("quarantined.*no luck")},
+        {"bad": (BOOM, DECLARED)},
+        before=(),
+    ),
+    "fails at import, and info meets it first": World(
+        {INFO: cell("^state: quarantined$", "no luck")}, {"bad": (BOOM, DECLARED)}, before=()
+    ),
+    "fails at import, and doctor meets it first": World(
+        {DOCTOR: cell("no luck", code=1), STATUS: cell("1 quarantined")}, {"bad": (BOOM, DECLARED)}, before=()
+    ),
+    "fails at register": World(
+        faulty("register", r"ZeroDivisionError: division by zero \(stranger_bad/__init__.py:4\)"),
+        {"bad": (TOOL_HOOK + "return 1 / 0", None)},
+    ),
+    "answers a hook with a text": World(
+        faulty("register", "register_tools answered with str"), {"bad": (TOOL_HOOK + "return 'x'", None)}
+    ),
+    "its settings are refused": World(
+        faulty("config", f"plugins.entries.bad.config.number: {NOT_A_NUMBER}"),
+        {"bad": (PICKY, None)},
+        OF_SETTING,
+    ),
+    "its settings are refused, at its first call": World(
+        faulty("config", f"plugins.entries.bad.config.number: {NOT_A_NUMBER}"),
+        {"bad": (PICKY, DECLARED)},
+        OF_SETTING,
+        before=("tools call bad_do",),
+    ),
+    "the settings of its channel are refused": World(
+        {
+            LISTED: cell(f"quarantined.*channels.radio.number: {NOT_A_NUMBER}"),
+            STATUS: cell("1 quarantined", NOT_A_NUMBER),
+            DOCTOR: cell(NOT_A_NUMBER, code=1),
+            CHANNELS: cell(f"radio .* quarantined .*{NOT_A_NUMBER}"),
+        },
+        {"bad": (RADIO, {"kinds": ["channel"], "channels": ["radio"]})},
+        {"channels": {"radio": {"number": "x"}}},
+    ),
+    "hangs": World(
+        faulty("register", "it did not come back within 10 s"),
+        {"bad": (plugin_code("bad_do"), None)},
+        prepare=hung,
+    ),
+    "kills the process": World(
+        faulty("import", "claw crashed 2 times while loading it"),
+        {"bad": ("import os\nos._exit(9)", None)},
+        before=("tools list", "tools list"),
+    ),
+    "provides nothing": World(faulty("register", "implements no hook"), {"bad": ("x = 1", None)}),
+    "its hook is misspelt": World(
+        faulty("register", "no hook register_tool; did you mean register_tools"),
+        {"bad": (plugin_code("bad_do").replace("register_tools", "register_tool"), None)},
+    ),
+    "its hook is not marked": World(
+        faulty("register", "register_tools is not marked with @hookimpl"),
+        {"bad": (plugin_code("bad_do").replace("@hookimpl\n", ""), None)},
+    ),
+    "one of its hooks is misspelt": World(
+        {**partly("did you mean register_prompt_sections"), EXPLAIN: may("bad_do: available", code=0)},
+        {
+            "bad": (
+                plugin_code("bad_do") + "@hookimpl\ndef register_prompt_section(config):\n    return []\n",
+                None,
+            )
+        },
+    ),
+    "its code lacks a tool of its manifest": World(
+        {**partly("the tool bad_do, which its code does not"), EXPLAIN: cell("not available", code=1)},
+        {"bad": (TOOL_HOOK + "return []", DECLARED)},
+        before=("tools call bad_do",),
+    ),
+    "it needs a plugin that is not there": World(
+        faulty("find", "it needs plugin nowhere"),
+        {"bad": (plugin_code("bad_do"), {**DECLARED, "requires": ["nowhere"]})},
+    ),
+    "it needs a plugin that fails": World(
+        {**faulty("find", "it needs plugin other"), STATUS: cell("2 quarantined", "it needs plugin other")},
+        {"bad": (plugin_code("bad_do"), {**DECLARED, "requires": ["other"]}), "other": (BOOM, None)},
+    ),
+    "its manifest is wrong": World(
+        faulty("find", "its manifest is invalid"),
+        {"bad": (plugin_code("bad_do"), '{"id": "bad", "kinds": 7}')},
+    ),
+    "it is made for another claw": World(
+        {
+            LISTED: cell("incompatible .*it needs plugin API >=9"),
+            INFO: cell("^state: incompatible$"),
+            STATUS: cell("1 incompatible", "it needs plugin API >=9"),
+            DOCTOR: cell("it needs plugin API >=9", code=1),
+            EXPLAIN: cell("not available", "not compatible", code=1),
+        },
+        {"bad": (plugin_code("bad_do"), {**DECLARED, "api": ">=9"})},
+    ),
+    "it is disabled": World(
+        {
+            LISTED: cell("disabled .*plugins.entries.bad.enabled is false"),
+            INFO: cell("^state: disabled$"),
+            STATUS: cell("1 disabled"),
+            DOCTOR: may(),
+            EXPLAIN: cell("not available", "is disabled", "enabled true", code=1),
+        },
+        {"bad": (plugin_code("bad_do"), DECLARED)},
+        {"plugins": {"entries": {"bad": {"enabled": False}}}},
+    ),
+    "its tool has the name of a core tool": World(
+        {
+            LISTED: Cell((), ("tools are offered",)),
+            INFO: may("tool ls of plugin bad is skipped"),
+            DOCTOR: cell("tool ls of plugin bad is skipped", code=1),
+            "tools explain ls": may("from plugin tools-std", "plugin bad also provides .* was not used"),
+        },
+        {"bad": (plugin_code("ls"), None)},
+    ),
+    "its tool has the name of another's": World(
+        {
+            INFO: may("tool do of plugin bad is skipped"),
+            DOCTOR: cell("tool do of plugin bad is skipped", code=1),
+            "tools explain do": may("plugin aaa", "plugin bad also provides .* was not used"),
+        },
+        {
+            "aaa": (plugin_code("do"), None),
+            "bad": (plugin_code("do"), {"kinds": ["tool"], "tools": [{"name": "do"}]}),
+        },
+    ),
+    "the schema of its tool is unsound": World(
+        {
+            LISTED: Cell((), ("tools are offered",)),
+            INFO: may("tool bad_do of plugin bad is withheld"),
+            DOCTOR: cell("tool bad_do is withheld: .*the type at the top must be object", code=1),
+            EXPLAIN: cell("not available", "the type at the top must be object", code=1),
+        },
+        {
+            "bad": (
+                plugin_code("bad_do"),
+                {"kinds": ["tool"], "tools": [{"name": "bad_do", "parameters": {"type": "x"}}]},
+            )
+        },
+    ),
+    "policy denies its tool": World(
+        {
+            LISTED: Cell((), ("tools are offered",)),
+            DOCTOR: may("no problems found", code=0),
+            EXPLAIN: cell("not available", "tools.deny denies it", "claw config unset", code=1),
+        },
+        {"bad": (plugin_code("bad_do"), None)},
+        {"tools": {"deny": ["bad_do"]}},
+    ),
+}
+
+
+class Forked(Machine):
+    """A machine whose commands are forked."""
+
+    server: ForkServer
+
+    def claw(
+        self, *words: str, stdin: str = "", home: Path | None = None, plain: bool = False, **environ: str
+    ) -> Said:
+        """Run ``claw WORDS`` to its end, in a fork."""
+        order = self.command(*words, home=home, **environ)
+        done = self.server.run({"words": words, "cwd": str(order["cwd"]), "env": order["env"]})
+        assert "Traceback" not in done["out"] + done["err"], done
+        return Said(done["code"], done["out"], done["err"])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    served = ForkServer()
+    yield served
+    served.close()
+
+
+def machine_in(world: World, root: Path, server: ForkServer) -> Forked:
+    """The home of a state; what has to happen before has happened."""
+    site = root / "site"
+    site.mkdir()
+    for id, (code, manifest) in world.plugins.items():
+        installed(site, id, code, manifest)
+    machine = Forked(root / "machine", [site])
+    machine.server = server
+    machine.configured(json.dumps({"locale": "en", **world.config}))
+    (machine.home / "config.yaml").chmod(0o600)
+    machine.home.chmod(0o700)
+    world.prepare(machine)
+    for words in world.before:
+        machine.claw(*words.split())
+    return machine
+
+
+def wrong_cells(world: World, machine: Forked) -> list[str]:
+    """The cells that do not say what they must, with what they say."""
+    wrong = []
+    for surface, wanted in world.cells.items():
+        said = machine.claw(*surface.split())
+        text = said.out + said.err
+        lies = wanted.lies or tuple(filter(None, [LIES.get(surface)]))
+        faults = [f"no {one!r}" for one in wanted.says if not re.search(one, text, re.MULTILINE)]
+        faults += [f"a wrong {one!r}" for one in lies if re.search(one, text, re.MULTILINE)]
+        if wanted.code not in (None, said.code):
+            faults.append(f"exit code {said.code}")
+        wrong += [f"{surface}: {fault}\n{text}" for fault in faults]
+    return wrong
+
+
+@pytest.mark.parametrize("state", PLUGINS)
+def test_no_surface_says_a_wrong_word_about_a_plugin(state, tmp_path, server):
+    world = PLUGINS[state]
+
+    assert wrong_cells(world, machine_in(world, tmp_path, server)) == []
