@@ -242,9 +242,10 @@ class App:
     def _log_findings(self, facts: tuple[ToolFact, ...]) -> None:
         """Log the warnings about the config file, clashes of tools, and quarantined plugins: a line each, once."""
         clashes = judge_tools(facts, (), RunFacts()).conflicts
+        setup = replace(self.setup, found=tuple(one.found for one in self.host.plugin_states))
         for line in (
             *self.registry.diagnostics,
-            *map(str, self.setup.warnings(facts)),
+            *map(str, setup.warnings(facts)),
             *map(str, clashes),
             *filter(None, map(withheld_line, facts)),
         ):
