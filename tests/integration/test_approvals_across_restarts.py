@@ -9,6 +9,7 @@ from pathlib import Path
 
 import claw_tools_std
 import pytest
+from claw.contracts.messages import Address, Inbound, Sender
 from claw.host.isolation import Timeouts
 from claw.testing import FakeChannel, FakeProvider, Harness, calls, says
 from claw_telegram.fake import FakeTelegram
@@ -64,6 +65,41 @@ async def test_an_answer_after_a_restart_counts_for_the_command_that_waits(tmp_p
     assert ("did not allow it" in result.content[0].text) is (verdict == "deny")
     assert "cut off" not in result.content[0].text
     assert sum("asks to run exec" in text for text in channel.shown) == 1, "it is not asked again"
+
+
+@pytest.mark.parametrize("verdict", ["once", "deny"])
+async def test_a_decided_request_loses_its_buttons_and_says_its_outcome(tmp_path, verdict):
+    channel, model = FakeChannel(), FakeProvider(calls("exec", command=COMMAND), says("so be it"))
+    async with served(model, channel, tmp_path) as harness:
+        channel.says("make it", "boss")
+        await channel.until_shown()
+        [waiting] = harness.app.registry.approver.value.pending()
+        [card] = [id for id, text in channel._messages.items() if COMMAND in text]
+        assert channel.sent[0].buttons
+        channel.says(f"approve:{waiting.id}:{verdict}", "boss", kind="button", message_id=card)
+        await notify(channel, "so be it")
+        async with asyncio.timeout(20):
+            while not (edits := [act for act in channel.acts if act[0] == "edit"]):
+                await asyncio.sleep(0.01)
+
+    [(_, (_, edited, text))] = edits
+    assert edited == card
+    assert COMMAND in text and f"already answered: {verdict}" in text
+    assert "press a button" not in text
+
+
+async def test_an_open_request_and_one_of_another_chat_have_no_outcome_to_show(tmp_path):
+    channel, model = FakeChannel(), FakeProvider(calls("exec", command=COMMAND), says("so be it"))
+    async with served(model, channel, tmp_path) as harness:
+        channel.says("make it", "boss")
+        await channel.until_shown()
+        approver = harness.app.registry.approver.value
+        [waiting] = approver.pending()
+        value, here = f"approve:{waiting.id}:deny", Inbound(channel.sent[0].address, "", Sender("boss"))
+        assert approver.decided_text(value, here) == ""
+        approver.answer_button(value, here, owner=True)
+        assert COMMAND in approver.decided_text(value, here)
+        assert approver.decided_text(value, Inbound(Address("fake", "elsewhere"), "", Sender("boss"))) == ""
 
 
 async def test_a_program_that_is_another_one_after_the_restart_is_asked_about_again(tmp_path):

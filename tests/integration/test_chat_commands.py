@@ -83,6 +83,24 @@ async def test_what_is_no_command_is_an_ordinary_message(line: str) -> None:
         assert await type_in(harness, line) is None
 
 
+async def test_status_and_the_list_of_sessions_count_the_same_messages(tmp_path: Path) -> None:
+    from claw.storage.records import parse_session
+    from claw_sessions.index import conversation_stats
+
+    peek = FakeTool("peek", "It says 42.")
+    model = FakeProvider(calls("peek"), calls("peek"), says("42."), says("Bye."))
+    async with Harness(model, tools=[peek], home=tmp_path) as harness:
+        await harness.send("look twice")
+        await harness.send("bye")
+        [status] = [
+            line for line in (await type_in(harness, "/status") or "").splitlines() if "messages" in line
+        ]
+
+    [file] = tmp_path.glob("agents/*/sessions/*.jsonl")
+    assert conversation_stats(parse_session(file.read_bytes())).messages == 4
+    assert status.endswith("messages: 4")
+
+
 @pytest.mark.parametrize("line", ["/status", " /status ", "/STATUS", "/status@acme_bot", "/status now"])
 async def test_a_command_is_known_in_its_spellings(line: str) -> None:
     async with Harness(FakeProvider()) as harness:

@@ -18,6 +18,7 @@ from claw_approvals.question import (
     MAX_SHOWN_CHARS,
     VERDICTS,
     as_message,
+    as_text,
     asked_by,
     can_allow_always,
     parse_button,
@@ -175,6 +176,20 @@ class Approvals:
             return None
         channel, sender = inbound.address.channel, inbound.sender
         return self.decide(*answer, channel=channel, sender=sender, owner=owner).text
+
+    def decided_text(self, value: str, press: Inbound) -> str:
+        """Return the request of a pressed button with its outcome, as Markdown; empty while it is open, and in any other
+        chat than its own.
+        """
+        answer = parse_button(value)
+        question = self._read(answer[0]) if answer else None
+        if (
+            question is None
+            or self._verdict(question.id) is None
+            or question.request.address.chat != press.address.chat
+        ):
+            return ""
+        return as_text(question, 0, self._too_late(question))
 
     def ask_at_terminal(self, write: Callable[[str], None]) -> None:
         """Show requests to the person at this terminal from now on, if one is there.

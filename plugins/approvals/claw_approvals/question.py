@@ -71,19 +71,20 @@ def headline(request: ApprovalRequest) -> str:
     return f"{head} — {title}" if title else head
 
 
-def as_text(question: PendingApproval, seconds: float) -> str:
+def as_text(question: PendingApproval, seconds: float, outcome: str = "") -> str:
     """Return the request as Markdown.
 
     The shown text cannot end its code fence: runs of three backticks are split by a zero-width character,
     because some services (Discord) do not support a longer fence.
 
     :param seconds: how long it may still be answered.
+    :param outcome: of a decided request, in place of how to answer it.
     """
     head, shown = (
         _FENCE.sub(lambda run: "\u200b".join(run[0]), text)
         for text in (headline(question.request), question.request.shown)
     )
-    how = t(
+    how = outcome or t(
         "Answer within {minutes} min ({verdicts}): press a button, or reply /approve {id} VERDICT.",
         minutes=max(1, round(seconds / 60)), verdicts=", ".join(question.verdicts), id=question.id,
     )  # fmt: skip

@@ -7,6 +7,8 @@ from typing import Any
 from claw import CallAccount, Tool, t
 from claw.runtime import Conversation, FunctionCommand, describe_cost, size_of
 
+from claw_sessions.index import counted_messages
+
 _MAX_TOOLS = 12
 
 
@@ -111,7 +113,8 @@ async def _history(conversation: Conversation) -> tuple[int, int, int, str]:
     session = await runtime.sessions.open(key, agent)
     try:
         account = CallAccount(agent, key, session.id)
-        size = session.usage.context_tokens, len(session.messages), session.history.compactions
+        messages = len(list(counted_messages(session.history.entries)))
+        size = session.usage.context_tokens, messages, session.history.compactions
     finally:
         session.release()
     return *size, describe_cost(runtime.registry.middleware, account, runtime.log)

@@ -190,18 +190,21 @@ def parse_stored_session(kept: SessionFile, data: bytes) -> ParsedSession:
 def conversation_stats(reading: ParsedSession) -> ConversationStats:
     """Compute the statistics of a conversation."""
     past = SessionHistory.of(list(reading.entries))
-    last_message_at, messages = "", 0
-    for entry in reading.entries:
-        if not isinstance(entry, MessageRecord):
-            continue
-        message = entry.message
-        if isinstance(message, User) and not message.kind:
-            last_message_at, messages = entry.timestamp, messages + 1
-        elif isinstance(message, Assistant) and message.text.strip():
-            messages += 1
-    return ConversationStats(
-        messages, sum(map(estimate_tokens, past.sendable())), past.usage, last_message_at
-    )
+    counted = list(counted_messages(reading.entries))
+    last_message_at = next((one.timestamp for one in reversed(counted) if isinstance(one.message, User)), "")
+    tokens = sum(map(estimate_tokens, past.sendable()))
+    return ConversationStats(len(counted), tokens, past.usage, last_message_at)
+
+
+def counted_messages(entries: Iterable[object]) -> Iterator[MessageRecord]:
+    """Yield the messages of people and the text answers; calls, results and notes of claw are not counted."""
+    for entry in entries:
+        message = entry.message if isinstance(entry, MessageRecord) else None
+        is_question = isinstance(message, User) and not message.kind
+        if isinstance(entry, MessageRecord) and (
+            is_question or (isinstance(message, Assistant) and message.text.strip())
+        ):
+            yield entry
 
 
 def _inspect(path: Path, current: Mapping[str, str]) -> SessionFile | None:
