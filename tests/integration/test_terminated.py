@@ -62,7 +62,9 @@ async def test_what_exec_started_ends_with_claw(tmp_path: Path, number: signal.S
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("quik", "quick"), ("gpt-4.2", "openai/gpt-4.1"), ("opnai/gpt-4.1", "openai/gpt-4.1")]
+    ("name", "near"), [("quik", "quick"), ("gpt-4.2", "openai/gpt-4.1"), ("opnai/gpt-4.1", "openai/gpt-4.1"),
+     ("gpt-4o", "openai/gpt-4o"), ("gpt-5.6-lunar", "openai/gpt-5.6-luna"),
+     ("opnai/my-own", "openai/my-own"), ("qwxz", "write it as provider/model")]
 )  # fmt: skip
 async def test_a_model_that_does_not_exist_is_an_error_with_the_nearest_name(
     tmp_path: Path, name: str, near: str

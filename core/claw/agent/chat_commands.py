@@ -231,9 +231,13 @@ class ChatConversation:
             f"{name}/{model}" for name, section in settings.providers.items() for model in section.models
         ]
         known = dict.fromkeys([*named, *settings.models.aliases, *listed])
-        return KnownModels(
-            str(context.models[0]), tuple(filter(None, known)), tuple(runtime.registry.providers)
+        providers = runtime.registry.providers
+        suggested = tuple(
+            f"{name}/{model}"
+            for name, one in providers.items()
+            for model in getattr(one.value, "model_names", tuple)()
         )
+        return KnownModels(str(context.models[0]), tuple(filter(None, known)), tuple(providers), suggested)
 
     async def turn(self) -> TurnContext:
         """Return the context that a turn would have now."""

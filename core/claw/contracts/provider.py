@@ -3,10 +3,9 @@
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from difflib import SequenceMatcher
 from typing import Any, Literal, Protocol, TypeVar
 
-from claw.contracts.errors import ConfigError, ProviderError, UsageError
+from claw.contracts.errors import ConfigError, ProviderError, UsageError, nearest
 from claw.contracts.transcript import Assistant, Message
 
 T = TypeVar("T")
@@ -30,11 +29,13 @@ class KnownModels:
     :param current: the model in use.
     :param known: names and aliases from the settings.
     :param providers: the available providers; any of their models can be named too.
+    :param suggested: models that the providers know by name; only an error names them.
     """
 
     current: str
     known: tuple[str, ...]
     providers: tuple[str, ...]
+    suggested: tuple[str, ...] = ()
 
     def find(self, text: str) -> str:
         """Find a model by name: a known name or alias, its last part if unique, or ``provider/model`` of an available
@@ -53,14 +54,18 @@ class KnownModels:
         provider, slash, model = wanted.partition("/")
         if slash and model and provider.lower() in self.providers:
             return f"{provider.lower()}/{model}"
-        near = max(
-            self.known,
-            key=lambda name: SequenceMatcher(None, wanted.lower(), name.lower()).ratio(),
-            default="",
-        )
-        if near:
-            raise UsageError("unknown model {name}", fix="did you mean {near}?", name=wanted, near=near)
-        raise UsageError("unknown model {name}", fix="write it as provider/model", name=wanted)
+        likely = nearest(provider, self.providers) if slash and model else None
+        same = next((name for name in self.suggested if name.partition("/")[2] == wanted), "")
+        near = same or _nearest_model(wanted, self.known) or (f"{likely}/{model}" if likely else "")
+        near = near or _nearest_model(wanted, self.suggested)
+        fix = "did you mean {near}?" if near else "write it as provider/model"
+        raise UsageError("unknown model {name}", fix=fix, name=wanted, near=near)
+
+
+def _nearest_model(wanted: str, names: Sequence[str]) -> str:
+    by_word = {name.partition("/")[2] or name: name for name in names} | {name: name for name in names}
+    found = nearest(wanted, by_word) or nearest(wanted.rpartition("/")[2], by_word)
+    return by_word[found] if found else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,10 @@ class Anthropic(VendorProvider):
         facts = self._config.models.get(model)
         return (facts and facts.context_tokens) or CONTEXT_TOKENS
 
+    def model_names(self) -> tuple[str, ...]:
+        """Return the models of the vendor's table."""
+        return tuple(prices.table().models)
+
     def _vendor_price(self, model: str) -> Price | None:
         return prices.price(model)
 

@@ -70,6 +70,10 @@ class Google(VendorProvider):
         family = CONTEXT_TOKENS if model.rpartition("/")[2].startswith("gemini-") else OTHER_CONTEXT_TOKENS
         return self._facts(model).context_tokens or family
 
+    def model_names(self) -> tuple[str, ...]:
+        """Return the models of the vendor's table."""
+        return tuple(prices.table().models)
+
     def _vendor_price(self, model: str) -> Price | None:
         return prices.price(model)
 

@@ -58,6 +58,10 @@ class Mistral(VendorProvider):
         """Return the configured size, else that of the model family."""
         return self._facts(model).context_tokens or models.context_tokens(model)
 
+    def model_names(self) -> tuple[str, ...]:
+        """Return the models of the vendor's table."""
+        return tuple(prices.table().models)
+
     def _vendor_price(self, model: str) -> Price | None:
         return prices.price(model)
 

@@ -81,6 +81,10 @@ class OpenAI:
             or CONTEXT_TOKENS
         )
 
+    def model_names(self) -> tuple[str, ...]:
+        """Return the models of the table."""
+        return tuple(self._known.models) if self._known else ()
+
     def price(self, model: str) -> Price | None:
         """Return the table's price if the table's address is called; zero on this machine."""
         if self._free:
