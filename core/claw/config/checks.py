@@ -137,7 +137,6 @@ def check_installed(config: CheckedConfig, known: InstalledNames) -> tuple[Confi
         *_provider_keys(config, known),
         *_unusable_addresses(config),
         *_missing_sandboxes(config, known),
-        *_unusable_models(config, known),
     )
 
 
@@ -436,25 +435,6 @@ def _missing_sandboxes(config: CheckedConfig, known: InstalledNames) -> Iterator
             yield config.error_factory.error(
                 (*place, "sandbox", "mode"), problem, fix, name=wanted, grave=True
             )
-
-
-def _unusable_models(config: CheckedConfig, known: InstalledNames) -> Iterator[ConfigError]:
-    """Yield a warning for each model of an agent that is none, or that no installed plugin provides."""
-    aliases, there = config.settings.models.aliases, {*known.providers, *config.settings.providers}
-    for place, settings in _agent_sections(config):
-        choice = settings.model
-        primary, fallbacks = (choice.primary, choice.fallbacks) if choice else (None, ())
-        for name in filter(None, (primary, *fallbacks)):
-            provider, slash, model = aliases.get(name, name).partition("/")
-            problem, fix, near = "{name} is no model", "Write provider/model, or an alias", ""
-            is_model = bool(provider and model) if slash else name != primary
-            if slash and is_model and not (provider in there or known.has_unlisted):
-                is_model, problem = False, "no plugin provides {provider}"
-                near = nearest(provider, there) or ""
-                fix = "Did you mean {near}/{model}?" if near else fix
-            if not is_model:
-                values = {"name": name, "provider": provider, "near": near, "model": model}
-                yield config.error_factory.error((*place, "model"), problem, fix, **values, grave=True)
 
 
 def _agent_sections(config: CheckedConfig) -> Iterator[tuple[Path, AgentSettings]]:
