@@ -49,7 +49,10 @@ def diagnostics_host(setup: Setup, hook: str = HOOK) -> Iterator[Host]:
     network, home = HttpClients(), setup.config.home
 
     def view(plugin: str) -> PluginConfig:
-        return PluginConfig(setup.config, plugin, network.client, home / "plugins" / plugin)
+        kept = (
+            home / "plugins" if hook == HOOK else Path(notes)
+        )  # what a plugin writes while it registers tools
+        return PluginConfig(setup.config, plugin, network.client, kept / plugin)
 
     with (
         tempfile.TemporaryDirectory(prefix="claw-doctor-") as notes,
