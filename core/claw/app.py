@@ -389,7 +389,7 @@ class App:
     def _make_home(self) -> None:
         home, refused = self.config.home, ""
         try:
-            SYSTEM_DISK.make_folder(home)
+            SYSTEM_DISK.make_folder(home / "plugins")
         except ClawError as why:
             refused = f"{why.where}: {why.problem}"
         if not refused and not os.access(home, os.W_OK | os.X_OK):

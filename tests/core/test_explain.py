@@ -304,7 +304,7 @@ def test_an_alias_is_the_tool_it_stands_for(tmp_path: Path) -> None:
 def test_a_fallback_that_would_not_have_the_tool_is_named_and_its_edit_helps(tmp_path: Path) -> None:
     path = write(tmp_path, {"tools": {"byProvider": {"openai": {"deny": ["exec"]}}}})
     answer, _, _ = ask(tmp_path, "exec", fallbacks=("openai/gpt-4o",))
-    assert answer.fallback == "openai/gpt-4o"
+    assert answer.spare == "openai/gpt-4o"
     assert answer.why.endswith("because of fallback openai/gpt-4o")
     carry_out(answer.edits, path)
     assert ask(tmp_path, "exec", fallbacks=("openai/gpt-4o",))[0].available

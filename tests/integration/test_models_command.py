@@ -468,3 +468,23 @@ def test_a_model_that_cannot_answer_yet_is_chosen_and_what_it_lacks_is_said(home
 @pytest.mark.parametrize("model", ["gpt-4o", "openai/", "/gpt-4o", "opnai/gpt-4o"])
 def test_a_model_that_is_none_is_refused_by_use(home: Path, model: str) -> None:
     assert isinstance(claw("models", "use", model).exception, UsageError)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("gpt-4o", "gpt-4o is no model"),
+        ("openai/", "openai/ is no model"),
+        ("/gpt-4o", "/gpt-4o is no model"),
+        ("opnai/gpt-4o", "Did you mean openai/gpt-4o?"),
+        ("qwxz/gpt-4o", "no plugin provides qwxz"),
+    ],
+)
+def test_a_model_of_the_file_that_is_none_is_warned_about(home: Path, model: str, said: str) -> None:
+    for answer in (claw("config", "set", "agents.defaults.model", model), claw("config", "validate")):
+        assert "agents.defaults.model" in answer.stderr and said in answer.stderr
+
+
+@pytest.mark.parametrize("model", ["fast", "openai/gpt-4o", "openai/a-model-that-is-new", "groq/x/y"])
+def test_a_model_of_the_file_that_a_provider_may_have_is_not_warned_about(home: Path, model: str) -> None:
+    assert "no model" not in claw("config", "set", "agents.defaults.model", model).stderr

@@ -134,6 +134,7 @@ class PluginHealth:
         from claw.storage.files import SYSTEM_DISK  # most commands load no plugin
 
         note = self._folder / f"{_NOTE}{os.getpid()}"
+        is_temporary = not self._folder.is_dir()  # a command that changes nothing leaves no folder behind
         with suppress(OSError, ClawError):
             SYSTEM_DISK.make_folder(self._folder)
             SYSTEM_DISK.write_note(note, plugin.encode())
@@ -143,6 +144,9 @@ class PluginHealth:
         finally:
             _open_notes.discard(note)
             note.unlink(missing_ok=True)
+            if is_temporary:
+                with suppress(OSError):  # another process uses it by now
+                    self._folder.rmdir()
 
     def count_crashes(self, installed: "Mapping[str, InstalledPlugin]") -> None:
         """Record a crash for each note that a dead process left."""

@@ -1,6 +1,6 @@
 """Checks of models for ``claw doctor``: keys, capabilities, and online one call each; the key for ``claw status``."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from claw import (
@@ -15,6 +15,7 @@ from claw import (
     Text,
     User,
     bill_to,
+    nearest,
     t,
 )
 from claw.runtime import (
@@ -49,6 +50,10 @@ class ModelDiagnostic:
         known = ((ref, configured_capabilities(settings, ref)) for ref in setup.models())
         return [*found, *capability_findings(settings, known)]
 
+    def check_config(self, setup: Setup) -> Iterable[Finding]:
+        """Check that every model of an agent can be one."""
+        return dict.fromkeys(model_name_findings(setup))  # an alias and its model are one fault
+
     def status(self, context: DiagnosticContext) -> Mapping[str, Any]:
         """Return where the key of the default model comes from."""
         config = context.setup.config
@@ -57,6 +62,39 @@ class ModelDiagnostic:
         model = (choice.primary if choice else None) or context.setup.default_model
         provider = config.settings.models.aliases.get(model, model).partition("/")[0]
         return {"key": key_source(config, context.setup.found, provider, context.environ)}
+
+
+def model_name_findings(setup: Setup) -> Iterator[Finding]:
+    """Find models of agents without a provider or a name, and those whose provider no installed plugin has.
+
+    A provider is not judged while a plugin without a manifest is installed, which may provide it.
+    """
+    settings, found = setup.config.settings, setup.found
+    known = {*(line.name for line in providers_of(found)), *settings.providers}
+    is_complete = all(one.manifest or one.fault for one in found)
+    for key, choice in _model_choices(settings.agents):
+        for name in filter(None, (choice.primary, *choice.fallbacks)):
+            provider, slash, model = settings.models.aliases.get(name, name).partition("/")
+            if not slash and name != choice.primary:
+                continue  # a fallback of the same provider
+            if not (provider and model):
+                problem, fix = t("{name} is no model", name=name), t("Write provider/model, or an alias")
+            elif is_complete and provider not in known:
+                problem = t("no plugin provides {provider}", provider=provider)
+                near = nearest(provider, known)
+                fix = t("Did you mean {near}/{model}?", near=near, model=model) if near else (
+                    t("claw plugins list shows the installed plugins")
+                )  # fmt: skip
+            else:
+                continue
+            yield Finding(key, "model", problem, fix)
+
+
+def _model_choices(agents: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the key and the value of each choice of models in the file."""
+    sections = [("agents.defaults", agents.defaults)]
+    sections += [(f"agents.list[{index}]", agent) for index, agent in enumerate(agents.list or ())]
+    return ((f"{key}.model", section.model) for key, section in sections if section.model)
 
 
 def key_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Finding]:

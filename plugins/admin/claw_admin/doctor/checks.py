@@ -3,17 +3,16 @@
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from claw import Finding, t
+from claw import ConfigError, Finding, t
 from claw.runtime import (
     LOADED,
     PluginState,
     Setup,
-    config_findings,
     home_of,
     load_setup,
     outline_config,
@@ -30,10 +29,14 @@ _PATTERNS = ("agents/*/auth-profiles.json", "agents/*/sessions/*.jsonl", "logs/*
 _LEAST_FREE_BYTES = 16 << 20
 
 
-def offline_findings(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
-    """Run every check that needs neither the code of a plugin nor the network."""
+def offline_findings(
+    errors: Sequence[ConfigError], warnings: Sequence[ConfigError], environ: Mapping[str, str] = os.environ
+) -> Iterator[Finding]:
+    """Run every check that needs neither the code of a plugin nor the network.
+
+    :param errors: of the config file; ``warnings``: about it. Both are findings too.
+    """
     home = home_of(environ)
-    errors, warnings = config_findings(home, environ)
     for one in (*errors, *warnings):
         grave = one.grave or one in errors
         yield Finding(one.where, "config", one.problem, one.fix, grave=grave)

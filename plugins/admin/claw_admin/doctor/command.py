@@ -49,12 +49,13 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Look at config, plugins, permissions, sessions, state and keys; exit 1 when something is wrong."""
-    from claw.runtime import load_setup
+    from claw.runtime import config_findings, home_of, load_setup
 
     from claw_admin.doctor import checks, diagnostics
 
-    found = [] if channel else [*checks.offline_findings()]
-    if any(one.kind == "config" and one.grave for one in found):  # plugins have no config to check
+    errors, warnings = ([], []) if channel else config_findings(home_of(os.environ), os.environ)
+    found = [] if channel else [*checks.offline_findings(errors, warnings)]
+    if errors:  # plugins have no config to check
         why = t("the checks of plugins wait for a valid config file")
         found.append(Finding("plugins", "unasked", why, grave=False))
     else:
