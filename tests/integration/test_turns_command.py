@@ -1,17 +1,21 @@
 """``claw turns list``: what was answered, and with --stuck all that has not come to its end."""
 
 import json
+import sqlite3
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from claw import i18n as words
+from claw import hookimpl, i18n as words
 from claw.cli.main import app
+from claw.contracts.errors import ProviderError
 from claw.contracts.messages import Address, Inbound, Outbound, Sender
 from claw.storage.clock import Clock
 from claw.storage.database import Database
 from claw.storage.sessions import JsonlSessionStore
+from claw.testing import FakeChannel, FakeProvider, Harness, says
 from claw_gateway.journal import Journal
+from integration.served import serve
 from typer.testing import CliRunner
 
 PLACE = Address("telegram", "42")
@@ -175,3 +179,91 @@ async def test_a_turn_at_a_terminal_is_stuck_only_while_its_process_lives(home):
         one = journal.accept(HELLO)
         journal.began("there", "agent:default:telegram:direct:42", (one.number,))
         assert [turn["turn"] for turn in document("--stuck")[1]["turns"]] == ["there"]
+
+
+REFUSED = ProviderError("no such model for tulip-77", reason="model_not_found")
+MASKED = {"logging": {"redactPatterns": ["tulip-[0-9]+"]}}
+FALLBACK = {"agents": {"defaults": {"model": {"primary": "fake/m1", "fallbacks": ["spare/m2"]}}}}
+
+
+async def test_a_failed_turn_says_why_without_its_secrets(home):
+    channel = FakeChannel()
+    async with serve(Harness(FakeProvider(REFUSED), channels=[channel], config=MASKED, home=home)):
+        channel.says("hello", "user-1")
+        await channel.until_shown()
+
+    [turn] = document()[1]["turns"]
+    assert turn["outcome"] == "failed"
+    assert "no such model for" in turn["why"] and "tulip" not in turn["why"]
+    assert "no such model for" in claw().stdout
+
+
+async def test_a_turn_that_another_model_answered_says_which_one_failed(home):
+    other = FakeProvider(says("instead"), name="spare")
+    config = {**MASKED, **FALLBACK}
+    async with Harness(FakeProvider(REFUSED), fallbacks=[other], config=config, home=home) as harness:
+        await harness.send("hello")
+
+    [turn] = document()[1]["turns"]
+    assert turn["outcome"] == "delivered"
+    assert "no such model for" in turn["why"] and "spare" in turn["why"] and "tulip" not in turn["why"]
+
+
+async def test_a_turn_log_of_an_earlier_version_ends_a_failed_turn(home):
+    config = {"plugins": {"slots": {"turnLog": "earlier"}}}
+    async with Harness(
+        FakeProvider(REFUSED), config=config, plugins={"earlier": EarlierPlugin()}, home=home
+    ) as harness:
+        with pytest.raises(ProviderError):
+            await harness.send("hello")
+        assert harness.app.runtime.turn_log.ends == ["failed"]
+
+
+class EarlierPlugin:
+    @hookimpl
+    def register_turn_logs(self, config):
+        return [EarlierLog()]
+
+
+class EarlierLog:
+    """A turn log whose ``ended`` has no parameter ``why``."""
+
+    name = "earlier"
+
+    def __init__(self):
+        self.ends = []
+
+    def began(self, turn, session_key, numbers, again=False):
+        return None
+
+    def joined(self, turn, number):
+        return None
+
+    def once(self, turn, call):
+        return True
+
+    def not_begun(self, turn, call):
+        return None
+
+    def ended(self, turn, outcome, replies=(), more=()):
+        self.ends.append(outcome)
+
+
+def test_a_state_file_of_an_earlier_version_is_listed_and_gets_causes(home):
+    with sqlite3.connect(home / "state.db") as old:
+        old.execute(
+            "CREATE TABLE turns (turn TEXT PRIMARY KEY, session_key TEXT NOT NULL, began_at_ms INTEGER NOT NULL,"
+            " ended_at_ms INTEGER, outcome TEXT) WITHOUT ROWID"
+        )
+        old.execute(
+            "INSERT INTO turns VALUES ('t1', 'agent:default:main', 1789999999000, 1789999999500, 'failed')"
+        )
+    old.close()
+    with journal_of(home) as journal:
+        journal.began("t2", "agent:default:main")
+        journal.ended("t2", "failed", why="no model answered")
+
+    assert {turn["turn"]: turn["why"] for turn in document()[1]["turns"]} == {
+        "t1": "",
+        "t2": "no model answered",
+    }

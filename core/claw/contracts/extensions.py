@@ -412,13 +412,15 @@ class TurnLog(Protocol):
         ...
 
     def ended(
-        self, turn: str, outcome: str, replies: Sequence[Outbound] = (), more: Sequence[Statement] = ()
-    ) -> None:
+        self, turn: str, outcome: str, replies: Sequence[Outbound] = (), more: Sequence[Statement] = (), why: str = ""
+    ) -> None:  # fmt: skip
         """Record the end of a turn with its replies, in one commit.
 
         :param outcome: one word: delivered, silent, stopped, skipped, failed.
         :param replies: the replies that must be sent.
         :param more: further statements of this commit.
+        :param why: the cause of a failure, or what else the owner should know, such as a switch of model; without
+            secrets. A log without this parameter is not given it.
         """
         ...
 

@@ -6,7 +6,7 @@ from claw import hookimpl
 from claw.runtime import BaseSession, SessionHeader, parse_session
 
 TABLES = (
-    "CREATE TABLE IF NOT EXISTS acme_turns (turn TEXT PRIMARY KEY, session TEXT, outcome TEXT)",
+    "CREATE TABLE IF NOT EXISTS acme_turns (turn TEXT PRIMARY KEY, session TEXT, outcome TEXT, why TEXT)",
     "CREATE TABLE IF NOT EXISTS acme_calls (turn TEXT, call TEXT, PRIMARY KEY (turn, call))",
     "CREATE TABLE IF NOT EXISTS acme_messages (turn TEXT, number INTEGER, PRIMARY KEY (turn, number))",
 )
@@ -24,7 +24,7 @@ class AcmeTurnLog:
         database.tables("acme-turn-log", *TABLES)
 
     def began(self, turn, session_key, numbers, again=False):
-        self._database.write("INSERT OR IGNORE INTO acme_turns VALUES (?, ?, NULL)", turn, session_key)
+        self._database.write("INSERT OR IGNORE INTO acme_turns VALUES (?, ?, NULL, NULL)", turn, session_key)
         for number in numbers:
             self.joined(turn, number)
 
@@ -38,9 +38,9 @@ class AcmeTurnLog:
     def not_begun(self, turn, call):
         self._database.write("DELETE FROM acme_calls WHERE turn = ? AND call = ?", turn, call)
 
-    def ended(self, turn, outcome, replies=(), more=()):
+    def ended(self, turn, outcome, replies=(), more=(), why=""):
         # One commit: either the turn ended and the statements of others are there, or neither.
-        ended = ("UPDATE acme_turns SET outcome = ? WHERE turn = ?", (outcome, turn))
+        ended = ("UPDATE acme_turns SET outcome = ?, why = ? WHERE turn = ?", (outcome, why, turn))
         self._database.write_all(ended, *more)
 
     def is_over(self, turn):

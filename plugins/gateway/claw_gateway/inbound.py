@@ -190,18 +190,20 @@ class InboundPipeline:
                 "I could not answer your last message: claw stopped {count:time|times} while working on it.",
                 count=cut.attempts,
             )
-            await self._give_up(cut, newest, text)
+            await self._give_up(cut, newest, text, text)
         else:
             try:
                 going = replace(route_message(newest, runtime.config), session_key=cut.session_key)
                 taken = [await self._with_media(one, going) for one in taken]
                 queue, rights = self._queue(newest, cut.session_key), self._rights(newest, going)
                 self._backlog.add(QueuedMessage(taken[-1], going, queue, rights, cut.turn, tuple(taken)))
-            except Exception:
-                await self._give_up(cut, newest, public_failure_text())
+            except Exception as why:
+                await self._give_up(
+                    cut, newest, public_failure_text(), runtime.redact(describe_exception(why))
+                )
                 raise
 
-    async def _give_up(self, cut: UnfinishedTurn, newest: Inbound, text: str) -> None:
+    async def _give_up(self, cut: UnfinishedTurn, newest: Inbound, text: str, why: str) -> None:
         """End a cut-off turn with a notice, which replaces the part of its answer already sent."""
         runtime = self._runtime
         if channel := runtime.registry.channel(newest.address.channel, newest.address.account):
@@ -209,7 +211,7 @@ class InboundPipeline:
             await recover_streamed(channel, where, cut.turn, self._journal)
         half = self._journal.streamed(cut.turn)[0]
         replies = self._say(f"{cut.turn}:cut", newest, text, half)
-        self._journal.ended(cut.turn, "failed", replies)
+        self._journal.ended(cut.turn, "failed", replies, why=why)
         self._delivery.enqueue(replies)
 
     def settle_dropped(self, accepted: AcceptedEvent, why: str) -> None:

@@ -21,7 +21,7 @@ from claw_gateway.tables import TABLES
 KEPT_DAYS = 7  # the longest that a platform redelivers; after it an id may be forgotten
 _DAY_MS = 24 * 3600 * 1000
 _BODILESS = ("refused", "stranger")
-_TURN_TABLES = ("effects", "watched", "turns")
+_TURN_TABLES = ("effects", "causes", "watched", "turns")
 _INSERT_REPLY = """INSERT OR IGNORE INTO owed (key, turn, channel, account, chat, body, state, owed_at_ms, repeated)
           VALUES (?, ?, ?, ?, ?, ?, 'owed', ?, ?)"""
 
@@ -226,12 +226,13 @@ class Journal:
         return (self._clock.now_ms() - rows[0][0]) / 1000 if rows else 0.0
 
     def ended(
-        self, turn: str, outcome: str, replies: Sequence[Outbound] = (), more: Sequence[Statement] = ()
-    ) -> None:
+        self, turn: str, outcome: str, replies: Sequence[Outbound] = (), more: Sequence[Statement] = (), why: str = ""
+    ) -> None:  # fmt: skip
         """Record the end of a turn, whatever its outcome, and its replies, in one commit.
 
         :param outcome: one word: delivered, silent, stopped, failed …
         :param more: further statements for this commit.
+        :param why: the cause of a failure, or a note on the turn; without secrets.
         """
         repeated = self._perhaps_posted(turn, replies) if turn in self._resumed else ()
         self._no_output.discard(turn)
@@ -239,8 +240,9 @@ class Journal:
             "UPDATE turns SET ended_at_ms = ?, outcome = ? WHERE turn = ?",
             (self._clock.now_ms(), outcome, turn),
         )
+        cause = [("INSERT OR REPLACE INTO causes VALUES (?, ?)", (turn, why))] if why else []
         answered = ("UPDATE inbox SET state = 'answered' WHERE turn = ? AND state = 'taken'", (turn,))
-        self._database.write_all(over, answered, *self._reply_rows(turn, replies, repeated), *more)
+        self._database.write_all(over, answered, *cause, *self._reply_rows(turn, replies, repeated), *more)
         self._resumed.discard(turn)
 
     def _perhaps_posted(self, turn: str, replies: Sequence[Outbound]) -> tuple[str, ...]:
@@ -325,7 +327,7 @@ class Journal:
     # --- reports
 
     def turns(self, limit: int = 50, open_only: bool = False) -> list[dict[str, Any]]:
-        """Return the newest turns with their session, times, outcome, and pending or undeliverable replies.
+        """Return the newest turns with their session, times, outcome and cause, and pending or undeliverable replies.
 
         ``served``: it is of a channel, and the next start resumes it; otherwise a terminal waited for
         its answer.
@@ -335,14 +337,15 @@ class Journal:
             (SELECT count(*) FROM owed WHERE owed.turn = turns.turn AND state IN ('owed', 'sending')),
             (SELECT group_concat(state || ': ' || why, '; ') FROM owed
              WHERE owed.turn = turns.turn AND state IN ('refused', 'expired', 'unknown')),
-            (SELECT coalesce(sum(repeated), 0) FROM owed WHERE owed.turn = turns.turn), attempts IS NOT NULL
-            FROM turns LEFT JOIN watched USING (turn)
+            (SELECT coalesce(sum(repeated), 0) FROM owed WHERE owed.turn = turns.turn), attempts IS NOT NULL,
+            coalesce(causes.why, '')
+            FROM turns LEFT JOIN watched USING (turn) LEFT JOIN causes USING (turn)
             {"WHERE ended_at_ms IS NULL OR turn IN (SELECT turn FROM owed WHERE state != 'paid')" if open_only else ""}
             ORDER BY began_at_ms DESC LIMIT ?""",
             limit,
         )
         names = ("turn", "session", "beganAtMs", "endedAtMs", "outcome", "attempts", "owed", "undelivered")
-        return [dict(zip((*names, "possiblyRepeated", "served"), row, strict=True)) for row in rows]
+        return [dict(zip((*names, "possiblyRepeated", "served", "why"), row, strict=True)) for row in rows]
 
     def unanswered(self) -> list[dict[str, Any]]:
         """Return the chats with messages that no turn has taken: how many, and since when."""

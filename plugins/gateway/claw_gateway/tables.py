@@ -15,6 +15,8 @@ TABLES = (
     """CREATE TABLE IF NOT EXISTS turns
     (turn TEXT PRIMARY KEY, session_key TEXT NOT NULL, began_at_ms INTEGER NOT NULL,
      ended_at_ms INTEGER, outcome TEXT) WITHOUT ROWID""",
+    # Not a column of turns: an earlier version, which inserts rows of five columns, can use the file again.
+    "CREATE TABLE IF NOT EXISTS causes (turn TEXT PRIMARY KEY, why TEXT NOT NULL) WITHOUT ROWID",
     """CREATE TABLE IF NOT EXISTS watched
     (turn TEXT PRIMARY KEY, attempts INTEGER NOT NULL, shown BLOB NOT NULL, streamed INTEGER NOT NULL)
     WITHOUT ROWID""",

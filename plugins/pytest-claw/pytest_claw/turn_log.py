@@ -92,6 +92,10 @@ class TurnLogSuite(HookSuite):
         subject.began(TURN, SESSION, (1, 2, 3), again=True)
         subject.ended(TURN, "failed")
 
+    def test_the_end_of_a_turn_takes_its_cause(self, subject: Any) -> None:
+        subject.began(TURN, SESSION, ())
+        subject.ended(TURN, "failed", (), (), "no model answered")
+
     def test_a_message_that_comes_twice_is_known(self, subject: Any) -> None:
         self._needs(subject, "is_repeat")
         assert subject.is_repeat(_HELLO) is False

@@ -86,14 +86,14 @@ def _row(turn: dict[str, Any]) -> list[str]:
     outcome = turn["outcome"] or t("running or interrupted")
     if outcome == "delivered" and turn["undelivered"]:  # it had an answer, and a part of it did not arrive
         outcome = "not delivered"
-    why = turn["undelivered"] or (t("possibly sent twice") if turn["possiblyRepeated"] else "")
+    delivery = turn["undelivered"] or (t("possibly sent twice") if turn["possiblyRepeated"] else "")
     return [
         turn["turn"],
         _moment(turn["beganAtMs"]),
         turn["session"],
         t(outcome),
         str(turn["owed"] or ""),
-        why,
+        "; ".join(filter(None, (turn["why"], delivery))),
     ]
 
 

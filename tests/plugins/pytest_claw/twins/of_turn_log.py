@@ -36,7 +36,9 @@ class Log:
     def not_begun(self, turn: str, call: str) -> None:
         self.database.write("DELETE FROM log_calls WHERE turn = ? AND call = ?", turn, call)
 
-    def ended(self, turn: str, outcome: str, replies: Sequence[Any] = (), more: Sequence[Any] = ()) -> None:
+    def ended(
+        self, turn: str, outcome: str, replies: Sequence[Any] = (), more: Sequence[Any] = (), why: str = ""
+    ) -> None:
         self.database.write_all(("INSERT INTO log_ends VALUES (?, ?)", (turn, outcome)), *more)
 
     def is_over(self, turn: str) -> bool:
@@ -100,7 +102,9 @@ class Rash(Log):
 
     last = ""
 
-    def ended(self, turn: str, outcome: str, replies: Sequence[Any] = (), more: Sequence[Any] = ()) -> None:
+    def ended(
+        self, turn: str, outcome: str, replies: Sequence[Any] = (), more: Sequence[Any] = (), why: str = ""
+    ) -> None:
         super().ended(turn, outcome, replies, more)
         self.last = turn
 
@@ -127,7 +131,9 @@ class TestForgetsEndsAtARestart(TestSound):
 class Selfish(Log):
     """Runs one statement of others and leaves out the rest."""
 
-    def ended(self, turn: str, outcome: str, replies: Sequence[Any] = (), more: Sequence[Any] = ()) -> None:
+    def ended(
+        self, turn: str, outcome: str, replies: Sequence[Any] = (), more: Sequence[Any] = (), why: str = ""
+    ) -> None:
         super().ended(turn, outcome, replies, more[-1:])
 
 
@@ -136,13 +142,28 @@ class TestLeavesOutStatements(TestSound):
 
 
 class Stepwise(Log):
-    def ended(self, turn: str, outcome: str, replies: Sequence[Any] = (), more: Sequence[Any] = ()) -> None:
+    def ended(
+        self, turn: str, outcome: str, replies: Sequence[Any] = (), more: Sequence[Any] = (), why: str = ""
+    ) -> None:
         super().ended(turn, outcome, replies)
         self.database.write_all(*more)
 
 
 class TestCommitsTwice(TestSound):
     kind, breaks = Stepwise, "test_the_end_of_a_turn_is_one_commit"
+
+
+class Terse(Log):
+    """Takes no cause."""
+
+    def ended(  # type: ignore[override]
+        self, turn: str, outcome: str, replies: Sequence[Any] = (), more: Sequence[Any] = ()
+    ) -> None:
+        super().ended(turn, outcome, replies, more)
+
+
+class TestTakesNoCause(TestSound):
+    kind, breaks = Terse, "test_the_end_of_a_turn_takes_its_cause"
 
 
 class Rigid(Log):
