@@ -290,6 +290,28 @@ def test_a_rule_that_an_author_does_not_share_can_be_left_out(project: Path, pac
     assert claw("plugins", "check", project, "--ignore", "openai-strict").exit_code == 0
 
 
+@pytest.mark.parametrize("kind", ["tool"])
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ("'x'", "register_tools answered with str, which has no name, description, run, parameters"),
+        ("[None]", "register_tools answered with NoneType, which has no name, description, run, parameters"),
+    ],
+)
+def test_a_hook_that_answers_with_something_else_is_named_with_the_fix(
+    project: Path, package: Path, answer: str, problem: str
+) -> None:
+    code = package / "__init__.py"
+    before, hook, _ = code.read_text().partition("def register_tools")
+    code.write_text(f"{before}{hook}(config):\n    return {answer}\n")
+
+    checked, built = claw("plugins", "check", project), claw("plugins", "build", project)
+
+    said = f"{problem}: it must return a list of tools"
+    assert checked.exit_code == 1 and f"claw_plugin_wind_chime: {said} (hooks)" in checked.output.splitlines()
+    assert built.exit_code != 0 and said in str(built.exception)
+
+
 def test_an_installed_plugin_is_checked_by_its_id() -> None:
     assert claw("plugins", "check", "tools-std").exit_code == 0
     assert "did you mean" in str(claw("plugins", "check", "tools-st").exception)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from claw import ClawError
-from claw.runtime import KIND_OF_HOOK, ToolDeclaration, hook_problems
+from claw.runtime import KIND_OF_HOOK, WANTED, ToolDeclaration, hook_problems
 from claw.testing import contributed, plugin_config
 
 SECONDS = 60
@@ -112,7 +112,9 @@ def asked(package: str, plugin: str) -> dict[str, Any]:
     """Return the fields of the manifest that follow from the code."""
     module, config = import_module(package), RecordingConfig(plugin)
     answers = contributed(module, config)  # type: ignore[arg-type]  it quacks
-    fields: dict[str, Any] = {"id": plugin, "problems": _problems(module)}
+    wrong = {hook: problem for hook, things in answers.items() if (problem := _wrong_answer(hook, things))}
+    answers = {hook: things for hook, things in answers.items() if hook not in wrong}
+    fields: dict[str, Any] = {"id": plugin, "problems": [*_problems(module), *wrong.values()]}
     kinds = [kind for hook, kind in KIND_OF_HOOK.items() if hook in answers]
     fields["tools"] = [_line(tool) for tool in answers.get("register_tools", ())]
     fields["channels"] = [channel.name for channel in answers.get("register_channels", ())]
@@ -133,6 +135,18 @@ def _problems(module: Any) -> list[str]:
         return [one.problem for one in hook_problems(module)]
     except ClawError as why:
         return [why.problem]
+
+
+def _wrong_answer(hook: str, things: list[Any]) -> str:
+    """Return what is wrong with the first object that is not what the hook asks for; empty when all are."""
+    for thing in things:
+        if missing := [name for name in WANTED[hook] if not hasattr(thing, name)]:
+            wanted = hook.removeprefix("register_").replace("_", " ")
+            return (
+                f"{hook} answered with {type(thing).__name__}, which has no {', '.join(missing)}: "
+                f"it must return a list of {wanted}"
+            )
+    return ""
 
 
 def _line(tool: Any) -> dict[str, Any]:
