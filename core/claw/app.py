@@ -391,7 +391,7 @@ class App:
         try:
             SYSTEM_DISK.make_folder(home / "plugins")
         except ClawError as why:
-            refused = f"{why.where}: {why.problem}"
+            refused = why.problem
         if not refused and not os.access(home, os.W_OK | os.X_OK):
             refused = t("it is not writable for you")
         if refused:

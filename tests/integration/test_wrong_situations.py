@@ -142,6 +142,37 @@ def test_a_file_in_the_place_of_the_home_is_named(machine: Machine) -> None:
     )
 
 
+def test_a_home_that_cannot_be_created_is_named_once(machine: Machine) -> None:
+    file = machine.root / "file"
+    file.write_text("x")
+    home = file / "claw"
+    said, checked = machine.claw("chat", "hi", home=home), machine.claw("doctor", home=home)
+    fix = "set CLAW_HOME to another folder"
+    assert said.code == 1 and said.line.count(str(file)) == 1
+    assert said.line.startswith(f"claw: {home}: claw's home folder cannot be used: a file is in the place of")
+    assert said.line.endswith(fix)
+    assert (checked.code, checked.err) == (1, "")
+    assert (
+        f"problem: {home}: it cannot be created: {file} is no folder or cannot be written ({fix})"
+        in checked.out
+    )
+
+
+def test_a_variable_that_is_not_set_is_named_once_with_one_fix(machine: Machine) -> None:
+    machine.configured(
+        "providers: {openai: {apiKey: '${NOPE_KEY}'}}\nagents: {defaults: {model: openai/gpt-4.1}}\n"
+    )
+    (machine.home / "config.yaml").chmod(0o600)
+    where, problem = "providers.openai.apiKey", "the environment variable NOPE_KEY is not set"
+    fix = "Set NOPE_KEY before claw starts, or remove the key"
+    said, checked = machine.claw("chat", "hi"), machine.claw("doctor")
+    assert said.code == 3 and said.line.endswith(f"config.yaml:1: {where}: {problem}. {fix}")
+    assert checked.code == 1 and checked.out.splitlines() == [
+        f"problem: {machine.home / 'config.yaml'}:1: {where}: {problem} ({fix})",
+        "1 problem found",
+    ]
+
+
 def test_a_config_file_that_others_can_read_is_a_problem(machine: Machine) -> None:
     machine.configured("locale: en\n")
     path = machine.home / "config.yaml"

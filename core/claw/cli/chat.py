@@ -16,7 +16,7 @@ from claw.agent.chat_commands import run_chat_command
 from claw.agent.turn_context import TurnOptions
 from claw.app import App, load_setup, terminal_message
 from claw.cli.chat_conversation import TerminalConversation
-from claw.cli.errors import TERMINATION
+from claw.cli.errors import PRINTED, TERMINATION
 from claw.cli.output import SCHEMA_VERSION
 from claw.contracts.errors import ClawError, UsageError
 from claw.contracts.events import (
@@ -299,11 +299,9 @@ class InputHistory:
 
 
 async def _open_app(model: str) -> App:
-    printed: set[str] = set()
-
     def warn_once(line: str) -> None:
-        if line not in printed:
-            printed.add(line)
+        if line not in PRINTED:
+            PRINTED.add(line)
             sys.stderr.write(f"claw: {line}\n")
 
     app = App(load_setup(models=[model]), log=warn_once)

@@ -45,6 +45,8 @@ class Termination:
 
 
 TERMINATION = Termination()
+PRINTED: set[str] = set()
+"""The warnings on stderr so far."""
 
 
 def report_error(why: BaseException) -> int:
@@ -67,8 +69,7 @@ def report_error(why: BaseException) -> int:
         return _fail(why.exit_code, str(why), problem=why.problem, where=why.where, fix=why.fix)
     if type(why).__name__ == "Exit":
         return int(getattr(why, "exit_code", 0))
-    show = getattr(why, "format_message", None)
-    if show is not None:
+    if (show := getattr(why, "format_message", None)) is not None:
         message, code = show(), int(getattr(why, "exit_code", 2))
         return _fail(code, message) if message else code  # without a command the help was shown
     if os.environ.get("CLAW_DEBUG"):
@@ -88,7 +89,8 @@ def _fail(code: int, text: str, **parts: str) -> int:
     """Print an error on stderr and, with ``--json``, as a document of one line on stdout; return ``code``."""
     from claw.security.redaction import redact
 
-    sys.stderr.write(f"claw: {redact(text)}\n")
+    if not any(line.endswith(text) for line in PRINTED):
+        sys.stderr.write(f"claw: {redact(text)}\n")
     if "--json" in sys.argv:
         fields = {name: redact(part) for name, part in (parts or {"problem": text}).items()}
         head = {"schemaVersion": SCHEMA_VERSION, "kind": "error", "exitCode": code}

@@ -201,7 +201,7 @@ def _unset_variables(config: CheckedConfig) -> Iterator[ConfigError]:
             for name in leaf.missing[:1]:
                 fix = "Set {name} before claw starts, or remove the key"
                 yield config.error_factory.error(
-                    path, "the environment variable {name} is not set", fix, name=name
+                    path, "the environment variable {name} is not set", fix, name=name, grave=True
                 )
 
 

@@ -143,9 +143,9 @@ class PluginHealth:
             yield
         finally:
             _open_notes.discard(note)
-            note.unlink(missing_ok=True)
-            if is_temporary:
-                with suppress(OSError):  # another process uses it by now
+            with suppress(OSError):  # the folder cannot be made, or another process uses it by now
+                note.unlink(missing_ok=True)
+                if is_temporary:
                     self._folder.rmdir()
 
     def count_crashes(self, installed: "Mapping[str, InstalledPlugin]") -> None:

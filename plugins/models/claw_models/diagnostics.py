@@ -101,6 +101,9 @@ def key_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Find providers that a model of the file needs and that have no key."""
     config = setup.config
     for provider in providers_used(outline_config(config.raw), setup.found, environ, config.raw):
+        section = config.settings.providers.get(provider)
+        if section is not None and section.api_key is not None and section.api_key.missing:
+            continue  # the finding about the config file names the variable
         if key_source(config, setup.found, provider, environ) == t("none"):
             variables = variables_of(setup.found, provider)
             fix = t("export {variable}=…", variable=variables[0]) if variables else ""

@@ -94,6 +94,10 @@ def disk_findings(home: Path, disk: os.statvfs_result | None = None) -> Iterator
     try:
         disk = disk or os.statvfs(home)
     except OSError:
+        place = next(one for one in home.parents if one.exists())
+        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+            why = t("it cannot be created: {place} is no folder or cannot be written", place=place)
+            yield Finding(str(home), "disk", why, t("set CLAW_HOME to another folder"))
         return
     left = disk.f_bavail * disk.f_frsize
     if not os.access(home, os.W_OK):
