@@ -241,12 +241,12 @@ class App:
 
     def _log_findings(self, facts: tuple[ToolFact, ...]) -> None:
         """Log the warnings about the config file, clashes of tools, and quarantined plugins: a line each, once."""
-        clashes = judge_tools(facts, (), RunFacts()).conflicts
+        faults = self.registry.diagnostics
         setup = replace(self.setup, found=tuple(one.found for one in self.host.plugin_states))
         for line in (
-            *self.registry.diagnostics,
-            *map(str, setup.warnings(facts)),
-            *map(str, clashes),
+            *faults,  # that of a plugin's settings is a warning about the file too
+            *(one for one in map(str, setup.warnings(facts)) if one not in "\n".join(faults)),
+            *map(str, judge_tools(facts, (), RunFacts()).conflicts),
             *filter(None, map(withheld_line, facts)),
         ):
             self.log(line)

@@ -72,7 +72,9 @@ class TestHome:
         for words in (("chat", "hi"), ("plugins", "list")):
             refused(machine.claw(*words, plain=True), 3, str(machine.home), "Permission denied", "CLAW_HOME")
         machine.home.chmod(0o500)
-        refused(machine.claw("chat", "hi", plain=True), 1, str(machine.home), "not writable", "CLAW_HOME")
+        refused(
+            machine.claw("chat", "hi", plain=True), 1, str(machine.home), "Permission denied", "CLAW_HOME"
+        )
         machine.home.chmod(0o700)
 
     def test_a_config_file_that_may_not_be_read_is_named(self, machine: Machine) -> None:
