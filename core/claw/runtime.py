@@ -29,7 +29,7 @@ _NAMES = {
     "claw.cli.plugin_list": "plugin_data unknown_plugin_error",
     "claw.cli.tools": (
         "explanation_data judged_models probe_message run_data PolicyContext Scenario judge_scenario model_of "
-        "takes_scenario"
+        "takes_scenario verify_tool"
     ),
     # The config file
     "claw.config.agents": "AgentSettings Model People Zone is_interpreter",

@@ -83,6 +83,7 @@ from claw.cli.tools import (
     probe_message as probe_message,
     run_data as run_data,
     takes_scenario as takes_scenario,
+    verify_tool as verify_tool,
 )
 from claw.config.agents import (
     AgentSettings as AgentSettings,

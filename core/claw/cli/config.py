@@ -62,11 +62,8 @@ def validate(as_json: AsJson = False) -> None:
         for warning in warnings:
             typer.echo(f"{t('warning')}: {warning}", err=True)
         if not errors:
-            typer.echo(
-                t("{file} is valid", file=path)
-                if path
-                else t("there is no config file; all settings have their defaults")
-            )
+            absent = t("there is no config file; all settings have their defaults")
+            typer.echo(t("{file} is valid", file=path) if path else absent)
     if errors:
         raise typer.Exit(code=3)
 
@@ -100,7 +97,10 @@ def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[Config
     except ConfigError as one:
         return [one], []
     errors = config_key_errors(setup.config, setup.plugin_states)
-    return errors, [*setup.warnings(), *_plugin_warnings(setup)]
+    # Settings of this file that a plugin refused when it was last loaded.
+    refused = [one for one in setup.plugin_states if one.without_failure and one.stage == "config"]
+    recorded = [ConfigError(one.id, "{why}", "{advice}", why=one.why, advice=one.fix) for one in refused]
+    return errors, [*setup.warnings(), *_plugin_warnings(setup), *recorded]
 
 
 def _plugin_warnings(setup: "Setup") -> Iterator[ConfigError]:

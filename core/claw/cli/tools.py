@@ -173,7 +173,7 @@ def explain_(name: str, *, scenario: Scenario, as_json: AsJson = False) -> None:
         judged = judge_scenario(scenario, host_app.runtime)
         answer = explain_tool(name, host_app.config, judged, host_app.host.plugin_states)
         if answer.available:
-            answer = _verified(answer, host_app.host)
+            answer = verify_tool(answer, host_app.host)
     finally:
         asyncio.run(host_app.close())
     if as_json:
@@ -183,7 +183,7 @@ def explain_(name: str, *, scenario: Scenario, as_json: AsJson = False) -> None:
     raise typer.Exit(code=0 if answer.available else 1)
 
 
-def _verified(answer: Explanation, host: Host) -> Explanation:
+def verify_tool(answer: Explanation, host: Host) -> Explanation:
     """Load the plugin of a tool that policy allows; if it fails, the tool is not available."""
     try:
         host.supply(answer.plugin, answer.name)

@@ -141,14 +141,14 @@ def check_installed(config: CheckedConfig, known: InstalledNames) -> tuple[Confi
 
 
 def _unusable_workspaces(config: CheckedConfig) -> Iterator[ConfigError]:
-    """Yield an error for each workspace that is a file, or is among claw's own files, where tools would find keys."""
+    """Yield an error for each workspace at or below a file, or among claw's own files, where tools would find keys."""
     home = normpath(config.home)
     for agent in map(config.agent, config.agent_ids):
         folder = FilePath(normpath(agent.workspace))
         within = folder.relative_to(home).parts if folder.is_relative_to(home) else ("workspace",)
         problem, fix = "", ""
-        if folder.is_file():
-            problem, fix = "{folder} is a file, not a folder", "Name a folder"
+        if file := next(filter(FilePath.is_file, (folder, *folder.parents)), None):
+            folder, problem, fix = file, "{folder} is a file, not a folder", "Name a folder"
         elif agent.has_configured_workspace and not (within and within[0].startswith("workspace")):
             problem = "{folder} is in claw's home, beside keys and conversations"
             fix = "Name a folder outside of {home}, or {home}/workspace-{id}"

@@ -211,7 +211,7 @@ class PluginHealth:
 
         text = b""
         with suppress(OSError, ClawError):
-            file = find_config(self._folder.parent)
+            file = find_config(self._path.parent)
             text = file.read_bytes() if file else b""
         return hashlib.sha256(text).hexdigest()[:16]
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -41,7 +42,7 @@ class Database:
     database is renamed and replaced.
 
     :param path: its folder is made when it is missing.
-    :param log: called when a file was renamed so.
+    :param log: called when a file was renamed so; by default that is written to stderr.
     :param disk: used by ``sync``; SQLite's own writes bypass it.
     """
 
@@ -49,7 +50,7 @@ class Database:
         self,
         path: Path,
         clock: Clock = SYSTEM_CLOCK,
-        log: Callable[[str], None] = lambda line: None,
+        log: Callable[[str], object] = lambda line: sys.stderr.write(f"claw: {line}\n"),
         disk: Disk = SYSTEM_DISK,
     ) -> None:
         self.path = path

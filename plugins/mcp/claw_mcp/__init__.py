@@ -34,11 +34,12 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
 
 @hookimpl
 def register_diagnostics(config: "PluginConfig") -> "Iterable[Diagnostic]":
-    """Contribute the check of the MCP SDK."""
+    """Contribute the check of the MCP SDK and of the servers."""
+    from claw_mcp import start
     from claw_mcp.settings import McpSettings
-    from claw_mcp.start import SdkDiagnostic
 
-    return [SdkDiagnostic(config.plugin(McpSettings))]
+    settings = config.plugin(McpSettings)
+    return [start.ServerDiagnostic(settings, start.fleet(config, settings))]
 
 
 @hookimpl

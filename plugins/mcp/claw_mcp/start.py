@@ -86,18 +86,22 @@ def fixes(name: str, server: ServerSettings, why: ClawError) -> list[str]:
     return [*commands(path, server.args, why.said), again]
 
 
-class SdkDiagnostic:
-    """The diagnostic of this plugin: the SDK without which no server can be reached."""
+class ServerDiagnostic:
+    """The diagnostic of this plugin: the SDK without which no server can be reached, and servers that were not."""
 
     name = "mcp"
 
-    def __init__(self, settings: McpSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: McpSettings, known: Fleet) -> None:
+        self._settings, self._fleet = settings, known
 
     def check(self, context: DiagnosticContext) -> list[Finding]:
-        """Report that servers are configured and the SDK is not installed."""
+        """Report configured servers that cannot work: the SDK is not installed, or the last contact failed."""
         if not self._settings.servers or find_spec("mcp") is not None:
-            return []
+            return [
+                Finding(f"mcpServers.{name}", "server", record.why, f"claw mcp refresh {name}")
+                for name in self._settings.servers
+                if (record := self._fleet.record(name)).why
+            ]
         names = ", ".join(self._settings.servers)
         problem = t("the MCP SDK is not installed, so no tool of {names} can run", names=names)
         return [Finding("mcp", "sdk", problem, install_words(sys.executable, SDK))]

@@ -128,7 +128,12 @@ def session_findings(home: Path) -> Iterator[Finding]:
 
 
 def database_findings(path: Path) -> Iterator[Finding]:
-    """Check that the database is whole (sqlite.org, "PRAGMA quick_check")."""
+    """Check that the database is whole (sqlite.org, "PRAGMA quick_check"), and report damaged ones that were replaced."""
+    for replaced in sorted(path.parent.glob(f"{path.name}.bad.*")):
+        why = t(
+            "was damaged and has been replaced: recorded turns and usage before that are only in this file"
+        )
+        yield Finding(str(replaced), "state", why, t("delete it when you do not need it"), grave=False)
     if not path.exists():
         return
     try:

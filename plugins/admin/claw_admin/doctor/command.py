@@ -61,6 +61,7 @@ def doctor(
     else:
         context = diagnostics.DoctorContext(load_setup(), os.environ, online, channel)
         if not channel:
+            found += diagnostics.refusal_findings(context.setup)
             found += diagnostics.tool_findings(context.setup)
         found = list(
             {

@@ -86,6 +86,22 @@ def plugin_findings(context: DoctorContext) -> list[Finding]:
         return asyncio.run(_ask_all(asked, context, found))
 
 
+def refusal_findings(setup: Setup) -> Iterator[Finding]:
+    """Load each plugin in use that provides channels or model services; one that refuses its settings is a finding."""
+    for hook, kind in (("register_channels", "channel"), ("register_providers", "provider")):
+        with diagnostics_host(setup, hook) as host:
+            for state in setup.plugin_states:
+                manifest = state.found.manifest
+                if (
+                    state.state == LOADED
+                    and manifest
+                    and kind in manifest.kinds
+                    and host.ask(state.id) is None
+                ):
+                    after = next(one for one in host.plugin_states if one.id == state.id)
+                    yield Finding(state.id, after.stage, after.why, after.fix)
+
+
 def tool_findings(setup: Setup) -> Iterator[Finding]:
     """Load each plugin in use that provides tools, and check what it provides; one whose tools depend on its settings
     (kind tool without a tool in its manifest) is left to its own diagnostic.

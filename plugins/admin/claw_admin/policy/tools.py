@@ -27,6 +27,7 @@ from claw.runtime import (
     run_data,
     table,
     takes_scenario,
+    verify_tool,
 )
 
 
@@ -60,6 +61,10 @@ async def _explained(scenario: Scenario, all_: bool) -> tuple[Judgement, list[Ex
         judged = judge_scenario(scenario, host_app.runtime)
         names = _known_tools(host_app, judged) if all_ else judged.allowed_names
         rows = [explain_tool(name, host_app.config, judged, host_app.host.plugin_states) for name in names]
+        faulty = {one.id for one in host_app.host.plugin_states if one.stage}  # a part of it failed before
+        rows = [
+            verify_tool(row, host_app.host) if row.available and row.plugin in faulty else row for row in rows
+        ]
         _warn_of_absent_tools(host_app, judged)
     return judged, rows
 

@@ -1,0 +1,242 @@
+"""States of services, files and turns × the surfaces that speak of them: no cell calls something sound that is not."""
+
+import socket
+import time
+from typing import Any
+
+import pytest
+from integration.surfaces import (
+    CHANNELS,
+    DOCTOR,
+    LISTED,
+    START,
+    STATUS,
+    STATUS_OF_CHANNELS,
+    TURNS,
+    USAGE,
+    VALIDATE,
+    Cell,
+    Forked,
+    World,
+    cell,
+    machine_in,
+    may,
+    server,  # noqa: F401 - a fixture
+    wrong_cells,
+)
+
+MODEL = {"agents": {"defaults": {"model": "openai/gpt-4.1"}}}
+KEY = {"providers": {"openai": {"apiKey": "k"}}, **MODEL}
+NO_KEY = {"providers": {"openai": {}}, **MODEL}
+STUCK = "turns list --stuck"
+TOKEN = "abcdefghijklmnop1234"
+
+
+def at(address: str) -> dict[str, Any]:
+    """The config of a model service at that address."""
+    return {"providers": {"openai": {"apiKey": "k", "baseUrl": address}}, **MODEL}
+
+
+def listening(machine: Forked) -> int:
+    """A port at which something listens that never answers."""
+    taken = machine.open.enter_context(socket.create_server(("127.0.0.1", 0)))
+    return int(taken.getsockname()[1])
+
+
+def port_taken(machine: Forked) -> None:
+    gateway = {"port": listening(machine), "auth": {"token": TOKEN}}
+    machine.write({"channels": {"http": {}}, "gateway": gateway, **KEY})
+
+
+def sdk_missing(machine: Forked) -> None:
+    (machine.path[0] / "mcp.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'mcp'\", name='mcp')"
+    )
+
+
+def corrupt_database(machine: Forked) -> None:
+    (machine.home / "state.db").write_bytes(b"no database " * 100)
+    (machine.home / "state.db").chmod(0o600)
+
+
+def torn_session(machine: Forked) -> None:
+    machine.claw("chat", "hello")
+    machine.session.write_bytes(machine.session.read_bytes()[:-20])
+
+
+def turn_under_way(machine: Forked) -> None:
+    machine.write(at(f"http://127.0.0.1:{listening(machine)}/v1"))
+    machine.begin("chat", "hello")
+    until = time.monotonic() + 20
+    while "running" not in machine.claw(*TURNS.split()).out:
+        assert time.monotonic() < until, "no turn began"
+
+
+def turn_interrupted(machine: Forked) -> None:
+    turn_under_way(machine)
+    machine.open.close()
+
+
+NOT_AN_ADDRESS = "providers.openai.baseUrl: this is not an HTTP address"
+NO_TOKEN = "channels.telegram.botToken: the bot has no token"
+NO_PROGRAM = "MCP server one could not be reached: the program /no/such is not there"
+NO_SDK = "MCP server one could not be reached: the MCP SDK is not installed"
+
+STATES: dict[str, World] = {
+    "the provider has no key": World(
+        {
+            STATUS: may("^key: none$"),
+            DOCTOR: cell("problem: providers.openai: it has no API key", code=1),
+            "chat hello": cell("openai has no API key", code=1),
+            TURNS: cell("failed"),
+            USAGE: may("no model call is recorded"),
+        },
+        config=NO_KEY,
+    ),
+    "the provider's address is none": World(
+        {
+            VALIDATE: may(f"warning: .*{NOT_AN_ADDRESS}"),
+            DOCTOR: cell(f"problem: .*{NOT_AN_ADDRESS}", code=1),
+            START: may(f"warning: .*{NOT_AN_ADDRESS}"),
+            LISTED: may(rf"^openai .*{NOT_AN_ADDRESS}"),
+            "plugins info openai": may(f"^why: .*{NOT_AN_ADDRESS}", "^stage: register$"),
+            STATUS: may(f"warning: plugin openai: .*{NOT_AN_ADDRESS}"),
+            "chat hello": cell(NOT_AN_ADDRESS, code=3),
+            TURNS: cell("failed"),
+        },
+        config=at("sk-not-a-url"),
+        before=(),
+    ),
+    "nothing listens at the provider's address, and a turn failed": World(
+        {
+            TURNS: cell(r"agent:default:main +failed"),
+            STUCK: may("nothing is stuck", code=0),
+            USAGE: may("no model call is recorded"),
+            "doctor --online": cell("problem: .*the connection to the service failed", code=1),
+        },
+        config=at("http://127.0.0.1:9/v1"),
+        before=("chat hello",),
+    ),
+    "the channel has no token": World(
+        {
+            LISTED: Cell((f"^telegram .* quarantined .*{NO_TOKEN}",), (r"^telegram +\S+ +(loaded|idle)",)),
+            "plugins info telegram": Cell(("^state: quarantined$", f"^why: {NO_TOKEN}"), ("state: loaded",)),
+            STATUS: cell("1 quarantined", NO_TOKEN),
+            DOCTOR: cell(f"problem: .*{NO_TOKEN}", code=1),
+            VALIDATE: may(f"warning: .*{NO_TOKEN}"),
+            CHANNELS: cell(f"^telegram .* quarantined .*{NO_TOKEN}"),
+            START: may(NO_TOKEN),
+            STATUS_OF_CHANNELS: cell(f"^telegram .* failed .*{NO_TOKEN}", code=1),
+        },
+        config={"channels": {"telegram": {}}, **KEY},
+        before=("plugins info telegram",),
+    ),
+    "the channel has no token, and doctor meets it first": World(
+        {DOCTOR: cell(NO_TOKEN, code=1), VALIDATE: may(NO_TOKEN), STATUS: cell("1 quarantined")},
+        config={"channels": {"telegram": {}}, **KEY},
+        before=(),
+    ),
+    "the port of the channel is taken": World(
+        {
+            START: may(r"http: port \d+ of 127.0.0.1 is in use"),
+            STATUS_OF_CHANNELS: cell(r"^http .* failed .*is in use", code=1),
+            "gateway status": Cell((r"^http .* failed .*is in use",), (r"\bup\b",)),
+            STATUS: may("^channels: 1 failed"),
+            DOCTOR: cell(r"problem: channels.http: port \d+ of 127.0.0.1 is in use", code=1),
+        },
+        prepare=port_taken,
+        before=(),
+    ),
+    "the MCP server cannot start": World(
+        {
+            DOCTOR: cell(f"problem: .*{NO_PROGRAM}", code=1),
+            "mcp list": cell("^one  not reached yet", NO_PROGRAM),
+            "tools explain one__do": Cell(("not available",), (": available",), 1),
+        },
+        config={"mcpServers": {"one": {"command": "/no/such"}}, **KEY},
+        before=(),
+    ),
+    "the MCP SDK cannot be imported": World(
+        {
+            DOCTOR: cell(f"problem: .*{NO_SDK}", code=1),
+            "mcp list": cell("^one  not reached yet", NO_SDK),
+            "tools explain one__do": Cell(("not available",), (": available",), 1),
+        },
+        config={"mcpServers": {"one": {"command": "/bin/cat"}}, **KEY},
+        prepare=sdk_missing,
+        before=(),
+    ),
+    "state.db is no database": World(
+        {
+            DOCTOR: cell("problem: .*state.db: is damaged: file is not a database", code=1),
+            VALIDATE: may("is valid", code=0),
+            TURNS: may(r"state.db is not a database and was moved to .*state.db.bad\."),
+            USAGE: may("no model call is recorded"),
+            "doctor --json": may(r"state\.db\.bad\.", "was damaged and has been replaced", code=0),
+        },
+        config=KEY,
+        prepare=corrupt_database,
+        before=(),
+    ),
+    "state.db is no database, and usage meets it first": World(
+        {USAGE: may("is not a database and was moved to"), DOCTOR: may("note: .*has been replaced")},
+        config=KEY,
+        prepare=corrupt_database,
+        before=(),
+    ),
+    "state.db is no database, and a gateway meets it first": World(
+        {START: may(), "logs": may("is not a database and was moved to"), DOCTOR: may("note: .*has been replaced")},
+        config=KEY,
+        prepare=corrupt_database,
+        before=(),
+    ),
+    "a session is torn": World(
+        {
+            DOCTOR: cell("problem: .*jsonl: is damaged: line 2", code=1),
+            "sessions list": cell("damaged lines: ", code=1),
+            TURNS: cell("failed"),
+            VALIDATE: may("is valid", code=0),
+        },
+        config=NO_KEY,
+        prepare=torn_session,
+        before=(),
+    ),
+    "a turn is under way": World(
+        {
+            TURNS: cell("agent:default:main +running or interrupted"),
+            STUCK: cell("running or interrupted", code=1),
+            USAGE: may("no model call is recorded"),
+            DOCTOR: may("no problems found", code=0),
+        },
+        prepare=turn_under_way,
+        before=(),
+    ),
+    "a turn was interrupted": World(
+        {TURNS: cell("agent:default:main +running or interrupted"), STUCK: may("nothing is stuck", code=0)},
+        prepare=turn_interrupted,
+        before=(),
+    ),
+    "the workspace of the second agent lies below a file": World(
+        {
+            VALIDATE: cell(r"error: .*agents.list\[1\].workspace: /etc/passwd is a file, not a folder", code=3),
+            DOCTOR: cell(r"problem: .*agents.list\[1\].workspace", code=1),
+            STATUS: Cell((r"agents.list\[1\].workspace",), ("^workspace:",), 3),
+            START: Cell((r"agents.list\[1\].workspace",), ("is ready",), 3),
+            "tools explain ls --agent two": Cell((r"agents.list\[1\].workspace",), (": available",), 3),
+        },
+        config={**KEY, "agents": {**MODEL["agents"], "list": [{"id": "a"}, {"id": "two", "workspace": "/etc/passwd/x"}]}},
+        before=(),
+    ),
+    "the workspace of the second agent is missing, and is made when it is needed": World(
+        {VALIDATE: may("is valid", code=0), DOCTOR: may("no problems found", code=0)},
+        config={**KEY, "agents": {**MODEL["agents"], "list": [{"id": "a"}, {"id": "two", "workspace": "~/missing/x"}]}},
+        before=(),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_no_surface_says_a_wrong_word_about_a_service_a_file_or_a_turn(state, tmp_path, server):  # noqa: F811
+    world = STATES[state]
+
+    assert wrong_cells(world, machine_in(world, tmp_path, server)) == []
