@@ -147,7 +147,8 @@ def _unusable_workspaces(config: CheckedConfig) -> Iterator[ConfigError]:
         folder = FilePath(normpath(agent.workspace))
         within = folder.relative_to(home).parts if folder.is_relative_to(home) else ("workspace",)
         problem, fix = "", ""
-        if file := next(filter(FilePath.is_file, (folder, *folder.parents)), None):
+        above = folder.parents if agent.has_configured_workspace else ()
+        if file := next(filter(FilePath.is_file, (folder, *above)), None):
             folder, problem, fix = file, "{folder} is a file, not a folder", "Name a folder"
         elif agent.has_configured_workspace and not (within and within[0].startswith("workspace")):
             problem = "{folder} is in claw's home, beside keys and conversations"
