@@ -144,9 +144,8 @@ def _unusable_workspaces(config: CheckedConfig) -> Iterator[ConfigError]:
     """Yield an error for each workspace at or below a file, or among claw's own files, where tools would find keys."""
     home = normpath(config.home)
     for agent in map(config.agent, config.agent_ids):
-        folder = FilePath(normpath(agent.workspace))
+        folder, problem, fix = FilePath(normpath(agent.workspace)), "", ""
         within = folder.relative_to(home).parts if folder.is_relative_to(home) else ("workspace",)
-        problem, fix = "", ""
         above = folder.parents if agent.has_configured_workspace else ()
         if file := next(filter(FilePath.is_file, (folder, *above)), None):
             folder, problem, fix = file, "{folder} is a file, not a folder", "Name a folder"
