@@ -5,6 +5,8 @@ import time
 from typing import Any
 
 import pytest
+from claw.storage.database import Database
+from claw_budgets.ledger import UsageLedger
 from integration.surfaces import (
     CHANNELS,
     DOCTOR,
@@ -72,11 +74,38 @@ def turn_under_way(machine: Forked) -> None:
         assert time.monotonic() < until, "no turn began"
 
 
+def budget_used_up(machine: Forked) -> None:
+    """A call of this minute took all tokens of the day."""
+    database = Database(machine.home / "state.db")
+    UsageLedger(database)
+    row = (
+        int(time.time() * 1000),
+        1,
+        "default",
+        "openai/gpt-4.1",
+        "",
+        "",
+        "t",
+        "",
+        "",
+        "answer",
+        50_000,
+        50_000,
+        0,
+        0,
+    )
+    database.write(
+        "INSERT INTO spending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 'done')", *row
+    )
+    database.close()
+
+
 def turn_interrupted(machine: Forked) -> None:
     turn_under_way(machine)
     machine.open.close()
 
 
+BUDGET = {"budgets": {"all": {"tokens": 100_000}}}
 NOT_AN_ADDRESS = "providers.openai.baseUrl: this is not an HTTP address"
 NO_TOKEN = "channels.telegram.botToken: the bot has no token"
 NO_PROGRAM = "MCP server one could not be reached: the program /no/such is not there"
@@ -190,6 +219,17 @@ STATES: dict[str, World] = {
         prepare=corrupt_database,
         before=(),
     ),
+    "the budget is used up": World(
+        {
+            USAGE: Cell(("budget all today: 100,000 of 100,000 tokens .100 %.",), ("no model call",)),
+            "chat hello": cell("budget all", code=1),
+            TURNS: cell("failed"),
+            VALIDATE: may("is valid", code=0),
+        },
+        config={**KEY, **BUDGET},
+        prepare=budget_used_up,
+        before=(),
+    ),
     "a session is torn": World(
         {
             DOCTOR: cell("problem: .*jsonl: is damaged: line 2", code=1),
@@ -238,5 +278,36 @@ STATES: dict[str, World] = {
 @pytest.mark.parametrize("state", STATES)
 def test_no_surface_says_a_wrong_word_about_a_service_a_file_or_a_turn(state, tmp_path, server):  # noqa: F811
     world = STATES[state]
+
+    assert wrong_cells(world, machine_in(world, tmp_path, server)) == []
+
+
+OPEN: dict[str, tuple[World, str]] = {
+    "the budget is used up": (
+        World({DOCTOR: cell("budget all")}, config={**KEY, **BUDGET}, prepare=budget_used_up, before=()),
+        "no diagnostic reads the budgets",
+    ),
+    "the provider has no key, and a gateway starts": (
+        World({START: may("has no API key")}, config=NO_KEY, before=()),
+        "the key is checked by doctor only",
+    ),
+    "the port is taken, and no gateway has tried it": (
+        World({DOCTOR: cell("is in use")}, prepare=port_taken, before=()),
+        "doctor tries no port",
+    ),
+    "the MCP server cannot start, and a gateway starts": (
+        World({START: may(NO_PROGRAM)}, config={"mcpServers": {"one": {"command": "/no/such"}}, **KEY}),
+        "a start prints what plugins refused, and not what they warn of",
+    ),
+}
+"""Cells that are still wrong, with the reason."""
+
+
+@pytest.mark.parametrize(
+    "state",
+    [pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=why)) for name, (_, why) in OPEN.items()],
+)
+def test_a_surface_that_could_know_says_so(state, tmp_path, server):  # noqa: F811
+    world, _ = OPEN[state]
 
     assert wrong_cells(world, machine_in(world, tmp_path, server)) == []
