@@ -14,7 +14,7 @@ from claw.config import source
 from claw.config.paths import get_value
 from claw.contracts.errors import UsageError
 from claw.host.manifest import InstalledPlugin, Manifest, ProviderDeclaration
-from claw_admin.setup import completion, init
+from claw_admin.setup import init
 from typer.testing import CliRunner
 
 Claw = Callable[..., subprocess.CompletedProcess[str]]
@@ -268,13 +268,6 @@ def test_a_second_init_sets_up_a_model_where_the_offline_provider_answers(claw: 
     assert "# mine" in file.read_text()
     assert json.loads(claw("status", "--json").stdout)["model"] == "openai/gpt-9"
     assert claw("init", "--provider", "anthropic").returncode == 2
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_commands_and_what_follows_them(shell: str) -> None:
-    script = completion.script(shell, {"config": ["get", "set"], "chat": ["--agent"]})
-    for word in ("config", "get set", "--agent"):
-        assert word in script
 
 
 def test_the_bash_script_completes_in_a_real_bash(claw: Claw) -> None:

@@ -198,13 +198,13 @@ class TestModel:
             machine.claw("chat", "--model", "nope/x", "hi"),
             2,
             "unknown model nope/x",
-            "did you mean offline/rules?",
+            "write it as provider/model",
         )
         refused(
             machine.claw("chat", "--model", "gpt-4o", "hi"),
             2,
             "unknown model gpt-4o",
-            "did you mean offline/rules?",
+            "write it as provider/model",
         )
         refused(
             machine.claw("chat", "--model", "anthropic/claude-x", "hi"),

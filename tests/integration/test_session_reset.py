@@ -168,6 +168,7 @@ async def test_words_that_came_after_a_saving_are_saved_before_they_are_summaris
     async with Harness(
         model, tools=[FakeTool("write", parameters=WRITE)], config=config, clock=watch.clock
     ) as harness:
+        await harness.send("hello")
         await harness.send("word " + "y" * 11_000)  # near enough to the threshold
         await harness.send("The door is blue.")
         await harness.send("word " + "y" * 12_000)  # over it

@@ -1,5 +1,6 @@
 """The parsing of one streamed answer: calls that a model prints become ``ToolCall`` blocks."""
 
+import re
 from collections.abc import Sequence
 
 from claw import Assistant, ProviderError, Request, Text, Thinking, ToolCall
@@ -9,6 +10,9 @@ from msgspec.structs import replace as replaced
 from claw_prompted_tools.formats import ParsedCall, Schemas, UnreadableCall
 from claw_prompted_tools.parser import Part, ToolCallParser, has_call_marks, parse_answer
 from claw_prompted_tools.render import foreign_text, same
+
+_SPLIT_TOKEN = re.compile(r"(?<=[<\[]) (?=[/<|\uff5c\w])")
+"""The blank by which ``wrap_untrusted`` splits the tokens of calls in the text of others."""
 
 
 class AnswerParser:
@@ -72,8 +76,8 @@ class AnswerParser:
 
     def _is_quoted(self, part: ParsedCall | UnreadableCall) -> bool:
         """Return true if the call repeats the text of a file, a page or a person: a quotation, not a call."""
-        raw = part.raw.strip()
-        for text in map(foreign_text, self._request.messages):
+        raw = _SPLIT_TOKEN.sub("", part.raw.strip())
+        for text in (_SPLIT_TOKEN.sub("", foreign_text(one)) for one in self._request.messages):
             if raw in text:
                 return True
             if isinstance(part, ParsedCall) and has_call_marks(text):
