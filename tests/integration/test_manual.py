@@ -78,12 +78,27 @@ def _commands(text: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(part.splitlines()[0], tuple(part.splitlines()[1:])) for part in parts]
 
 
+TOOLS = """
+from claw import Tool, hookimpl
+
+
+async def run(arguments, context):
+    return "fine"
+
+
+@hookimpl
+def register_tools():
+    return [Tool(name, name, {{"type": "object", "properties": {{}}}}, run) for name in {names}]
+"""
+"""The code of a plugin whose tools answer "fine"."""
+
+
 def installed(site: Path, plugin: str, *tools: dict[str, Any], **fields: Any) -> None:
     """A plugin that is in ``site`` as pip would leave it; with ``tools`` they are all of its package."""
     package = f"claw_plugin_{plugin}"
     if tools:
         (site / package).mkdir()
-        (site / package / "__init__.py").touch()
+        (site / package / "__init__.py").write_text(TOOLS.format(names=[one["name"] for one in tools]))
         manifest = {"id": plugin, "kinds": ["tool"], "tools": tools, **fields}
         (site / package / "claw-plugin.json").write_text(json.dumps(manifest))
     metadata = site / f"{package}-1.0.dist-info"

@@ -12,7 +12,7 @@ from claw.config.agents import AgentSettings
 from claw.config.channels import example_unless_id
 from claw.config.errors import ErrorFactory
 from claw.config.models import Settings
-from claw.config.paths import Layout, Path, normalise_agent_id, values_at
+from claw.config.paths import Layout, Path, normalise_agent_id, split_key, values_at
 from claw.config.source import SubstitutedText, substitute_all
 from claw.config.summary import ANY_ENDPOINT, install_hint, schema_violations
 from claw.config.values import Secret, origin_of
@@ -153,11 +153,10 @@ def _unusable_workspaces(config: CheckedConfig) -> Iterator[ConfigError]:
             problem = "{folder} is in claw's home, beside keys and conversations"
             fix = "Name a folder outside of {home}, or {home}/workspace-{id}"
         if problem:
-            key = agent.key_of("workspace")
-            yield ConfigError(
-                key, problem, fix,
-                file=config.file, line=config.line(key), folder=folder, home=home, id=agent.id,
-            )  # fmt: skip
+            steps = split_key(agent.key_of("workspace")) or ()
+            place = tuple(step for step in steps if isinstance(step, str | int))
+            values = {"folder": folder, "home": home, "id": agent.id}
+            yield config.error_factory.error(place, problem, fix, **values)
 
 
 def _duplicate_agents(config: CheckedConfig) -> Iterator[ConfigError]:

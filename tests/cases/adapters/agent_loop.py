@@ -106,5 +106,7 @@ def _same(message: Message, wanted: dict[str, Any]) -> None:
         assert (wanted["role"], wanted["tool_call_id"]) == ("tool_result", message.call_id)
         assert wanted["is_error"] == message.is_error
         if "text" in wanted:
-            said = message.text.partition(" (plugin acme)")[0]  # claw names the plugin, and the line of its code
+            said = message.text.partition(" (plugin acme)")[
+                0
+            ]  # claw names the plugin, and the line of its code
             assert wanted["text"] == said

@@ -172,6 +172,7 @@ async def test_a_plugin_that_uses_llm_itself_is_called(
             register(known)
     """
     shop.install("llm-tools-models", code)
+    monkeypatch.setenv("LLM_LOAD_PLUGINS", "llm-tools-models")  # not the models that this environment has
     result = await check_and_run(tools(tmp_path)["models__known"], {}, tool_context(tmp_path))
     assert not result.is_error, said(result)
 
