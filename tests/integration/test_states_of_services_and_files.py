@@ -258,7 +258,7 @@ STATES: dict[str, World] = {
     ),
     "the workspace of the second agent lies below a file": World(
         {
-            VALIDATE: cell(r"error: .*agents.list\[1\].workspace: /etc/passwd is a file, not a folder", code=3),
+            VALIDATE: cell(r"error: .*agents.list\[1\].workspace \(two\): /etc/passwd is a file, not a folder", code=3),
             DOCTOR: cell(r"problem: .*agents.list\[1\].workspace", code=1),
             STATUS: Cell((r"agents.list\[1\].workspace",), ("^workspace:",), 3),
             START: Cell((r"agents.list\[1\].workspace",), ("is ready",), 3),
