@@ -305,7 +305,7 @@ BUDGETS = {
     "claw.contracts": 1614,
     "claw.host": 2583,
     "claw.policy": 1078,
-    "claw.security": 1589,
+    "claw.security": 1590,
     "claw.storage": 1370,
     "claw_admin": 3401,
     "claw_anthropic": 415,

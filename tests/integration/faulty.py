@@ -172,7 +172,7 @@ class Plan:
     put: dict[str, str] = field(default_factory=dict)
     manifest: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
-    leeway: dict[str, float] = field(default_factory=dict)
+    timeouts: dict[str, float] = field(default_factory=dict)
     required: bool = False
     enabled: bool = True
     awaited: str = ""
@@ -293,7 +293,7 @@ async def _lived(plan: Plan) -> Lived:
         load_setup(environ, [*standard_plugins(), found], models),
         plugins={"fakes": fakes},
         log=lived.complaints.append,
-        timeouts=Timeouts(**{"pause_seconds": 0.001, "worker_seconds": 0.1, **plan.leeway}),
+        timeouts=Timeouts(**{"pause_seconds": 0.001, "worker_seconds": 0.1, **plan.timeouts}),
     )
     stop = asyncio.Event()
     serving = asyncio.ensure_future(ChannelServer(app).run(stop))

@@ -31,12 +31,12 @@ LIES = {
     USAGE: "$never",
     START: "$never",
 }
-"""What a surface says of something that works. A cell that may say it names it with :func:`may`."""
+"""Surface → pattern of its output for something that works; a cell where that is right uses :func:`may`."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What one surface says of one state.
+    """The expected output of one surface for one state.
 
     :param says: patterns of which each must be found.
     :param lies: patterns of which none may be found.

@@ -276,7 +276,7 @@ class TestPlugin:
             "properties": {"colour": {"enum": ["red"]}},
             "additionalProperties": False,
         }
-        third_party = machine.root / "strangers"
+        third_party = machine.root / "third-party"
         for plugin, code, manifest in (
             ("raises", "raise RuntimeError('boom')", None),
             ("leaves", "raise SystemExit(3)", None),
@@ -328,7 +328,7 @@ class TestPlugin:
         assert "plugin raises" not in machine.claw("tools", "list").err
 
     def test_a_tool_that_fails_hangs_or_is_not_there_is_an_error_and_no_more(self, machine: Machine) -> None:
-        third_party = machine.root / "strangers"
+        third_party = machine.root / "third-party"
         declared = {"kinds": ["tool"], "tools": [{"name": "ghost"}]}
         nothing = "from claw import hookimpl\n@hookimpl\ndef register_tools(config): return []"
         installed(third_party, "liar", nothing, declared)
@@ -373,7 +373,7 @@ class TestPlugin:
         assert machine.session.read_bytes() == past
 
     def test_one_without_a_manifest_works(self, machine: Machine) -> None:
-        machine.path = [installed(machine.root / "strangers", "acme", plugin_code("status"))]
+        machine.path = [installed(machine.root / "third-party", "acme", plugin_code("status"))]
         assert machine.claw("tools", "call", "status") == Said(0, "fine\n", "")
         assert "it has no manifest" in machine.claw("plugins", "list").out
 
@@ -455,7 +455,7 @@ class TestTerminal:
 
 class TestChinese:
     def test_errors_explanations_and_chat_are_in_the_language_of_the_file(self, machine: Machine) -> None:
-        machine.path = [installed(machine.root / "strangers", "bad", "raise RuntimeError('boom')")]
+        machine.path = [installed(machine.root / "third-party", "bad", "raise RuntimeError('boom')")]
         machine.configured("locale: zh\ntools:\n  deny: [exec]\nchannels:\n  telgram: {}\n")
         english = re.compile(r"\b(is|are|was|not|there|did you|does|the)\b")
         for words, code in (

@@ -22,7 +22,7 @@ STAGES = {"find": "", "import": "TOP", "register": "HOOK", "run": "RUN", "stop":
 """When, and the point of the plugin's code that is reached then."""
 LIMIT_SECONDS = 0.1
 TESTS = Path(faulty.__file__).parents[1]
-QUARANTINED, REPORTED, UNAFFECTED, DIES = "set aside", "told", "well", "dies"
+QUARANTINED, REPORTED, UNAFFECTED, DIES = "quarantined", "reported", "unaffected", "dies"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Cell:
     put: dict[str, str] = field(default_factory=dict)
     manifest: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
-    leeway: dict[str, float] = field(default_factory=dict)
+    timeouts: dict[str, float] = field(default_factory=dict)
 
 
 def late(code: str) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def late(code: str) -> dict[str, Any]:
             QUARANTINED if stage != "stop" else REPORTED,
             back,
             plain,
-            leeway={f"{limit}_seconds": LIMIT_SECONDS},
+            timeouts={f"{limit}_seconds": LIMIT_SECONDS},
         )
         for stage, limit in limits.items()
     }
@@ -73,7 +73,7 @@ def late(code: str) -> dict[str, Any]:
             REPORTED,
             f"did not answer within {LIMIT_SECONDS} s",
             plain,
-            leeway={f"{limit}_seconds": LIMIT_SECONDS},
+            timeouts={f"{limit}_seconds": LIMIT_SECONDS},
         )
         for kind, limit in {
             "section": "section",
@@ -84,9 +84,12 @@ def late(code: str) -> dict[str, Any]:
     }
     brief = {"tools": [{"name": "odd", "timeoutSeconds": LIMIT_SECONDS}]}
     cells["run"] = {
-        "channel": Cell(REPORTED, back, put={"SEND": waits}, leeway={"send_seconds": LIMIT_SECONDS}),
+        "channel": Cell(REPORTED, back, put={"SEND": waits}, timeouts={"send_seconds": LIMIT_SECONDS}),
         "provider": Cell(
-            REPORTED, f"said nothing for {LIMIT_SECONDS} s", waits, leeway={"silence_seconds": LIMIT_SECONDS}
+            REPORTED,
+            f"said nothing for {LIMIT_SECONDS} s",
+            waits,
+            timeouts={"silence_seconds": LIMIT_SECONDS},
         ),
         "tool": Cell(REPORTED, f"longer than {LIMIT_SECONDS} s", waits, manifest=brief),
         **worker,
@@ -236,7 +239,7 @@ def plan_of(root: Path, stage: str, kind: str, cell: Cell) -> Plan:
         put,
         cell.manifest,
         cell.config,
-        cell.leeway,
+        cell.timeouts,
         awaited=cell.cause if stage == "run" else "",
     )
 

@@ -32,7 +32,7 @@ class Admission:
     :param owner: the sender is an owner; set for every kind.
     """
 
-    kind: Literal["admitted", "stranger", "unaddressed", "refused"]
+    kind: Literal["admitted", "unknown sender", "unaddressed", "refused"]
     why: str
     key: str = ""
     owner: bool = False
@@ -188,7 +188,8 @@ def _direct(inbound: Inbound, rules: _Rules, owner_key: str | None, paired: Cont
         return Admission("admitted", t("the sender was paired"), rules.key("dm_policy"))
     if inbound.kind != "message" or inbound.sender.is_bot:
         return Admission("refused", t("allowFrom does not list the sender"), rules.key("allow_from"))
-    return Admission("stranger", t("the sender is unknown and may request pairing"), rules.key("dm_policy"))
+    why, key = t("the sender is unknown and may request pairing"), rules.key("dm_policy")
+    return Admission("unknown sender", why, key)
 
 
 def _group(inbound: Inbound, rules: _Rules, owner_key: str | None) -> Admission:

@@ -131,11 +131,11 @@ class InboundPipeline:
         address = inbound.address
         paired = self._pairing.paired(address.channel, address.account, lately=True)
         verdict = decide_admission(inbound, runtime.config, paired)
-        if verdict.kind == "stranger":  # perhaps no longer: an owner may just have approved them
+        if verdict.kind == "unknown sender":  # perhaps no longer: an owner may just have approved them
             verdict = decide_admission(
                 inbound, runtime.config, self._pairing.paired(address.channel, address.account)
             )
-        if verdict.kind == "stranger":
+        if verdict.kind == "unknown sender":
             return self._settle(accepted, "stranger", self._pairing_code(inbound, verdict))
         if verdict.kind == "unaddressed":
             self._remember(inbound)

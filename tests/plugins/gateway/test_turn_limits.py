@@ -32,7 +32,7 @@ async def settle() -> None:
 
 
 async def running_at_once(limits: TurnLimits, kind: str, count: int) -> int:
-    """How many of ``count`` turns of a kind, each of a session of its own, run before any of them ends."""
+    """Count the turns of a kind that run before any of them ends, of ``count`` in sessions of their own."""
     begun, over = [], asyncio.Event()
 
     async def turn(number: int) -> None:

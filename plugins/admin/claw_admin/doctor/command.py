@@ -219,7 +219,7 @@ def _costs(seen: dict[str, ProbeResult]) -> None:
 
 
 def _finding_data(finding: Finding) -> dict[str, Any]:
-    """Return the JSON form of a finding; its fix has the key ``mend``, which readers of schema version 1 know."""
+    """Return the JSON form of a finding; the key of its fix is part of schema version 1."""
     keys = {"about": "about", "kind": "kind", "problem": "problem", "fix": "mend", "grave": "grave"}
     return {key: getattr(finding, name) for name, key in keys.items()}
 

@@ -98,7 +98,7 @@ def admission_fix(verdict: Admission, inbound: Inbound, config: Config) -> tuple
     paired."""
     path = split_key(verdict.key) or ("",)
     last, chat = str(path[-1]), format_key((inbound.address.chat,))
-    if verdict.kind in ("admitted", "stranger") or not verdict.key:
+    if verdict.kind in ("admitted", "unknown sender") or not verdict.key:
         return ()
     if last in ("allowFrom", "groupAllowFrom"):
         return (ConfigEdit("set", f"{verdict.key}[]", inbound.sender.id),)
@@ -122,20 +122,21 @@ _SWITCHES = {
 }
 
 
+_PUBLISHED = {"unknown sender": "stranger"}
+"""Kind of admission → its value in documents of schema version 1, where that differs."""
+
+
 def explanation_lines(
     verdict: Admission, going: Route, config: Config, edits: tuple[ConfigEdit, ...], channel: str
 ) -> Iterator[str]:
     """Yield the explanation as lines of text."""
-    kind = (
-        "unknown sender" if verdict.kind == "stranger" else verdict.kind
-    )  # the kind in JSON documents stays
-    yield f"{channel}: {t(kind)}"
+    yield f"{channel}: {t(verdict.kind)}"
     yield f"  {t('why')}: {verdict.why}"
     if verdict.key:
         yield f"  {t('rule')}: {verdict.key}  {_place(config, verdict.key)}"
     for edit in edits:
         yield f"  {t('run')}: {edit.command}"
-    if verdict.kind == "stranger":
+    if verdict.kind == "unknown sender":
         yield f"  {t('fix')}: {t('when they write, they receive a code: claw pairing approve CODE')}"
     yield f"  {t('agent')}: {going.agent_id}"
     binding_text = f"{going.binding}  {_place(config, going.binding)}" if going.binding else t("none matches")
@@ -154,7 +155,7 @@ def explanation_data(
 ) -> dict[str, Any]:
     """Return the explanation as plain data, for ``--json``."""
     return {
-        "verdict": verdict.kind, "why": verdict.why, "key": verdict.key, "owner": verdict.owner, "file": config.file,
+        "verdict": _PUBLISHED.get(verdict.kind, verdict.kind), "why": verdict.why, "key": verdict.key, "owner": verdict.owner, "file": config.file,
         "line": config.line(verdict.key) if verdict.key else None,
         "edits": [{"command": edit.command, **asdict(edit)} for edit in edits],
         "agent": going.agent_id, "session": going.session_key, "chatType": going.chat_type, "binding": going.binding,

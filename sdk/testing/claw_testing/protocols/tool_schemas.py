@@ -1,4 +1,4 @@
-"""What the services refuse in the schema of a tool, at any depth. Pure.
+"""Refusals of tool schemas by the services, at any depth. Pure.
 
 Sources: Anthropic's errors "tools.0.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12"
 and "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"; OpenAI's "array schema missing items", "is not a
