@@ -155,7 +155,8 @@ def explanation_data(
 ) -> dict[str, Any]:
     """Return the explanation as plain data, for ``--json``."""
     return {
-        "verdict": _PUBLISHED.get(verdict.kind, verdict.kind), "why": verdict.why, "key": verdict.key, "owner": verdict.owner, "file": config.file,
+        "verdict": _PUBLISHED.get(verdict.kind, verdict.kind), "why": verdict.why, "key": verdict.key,
+        "owner": verdict.owner, "file": config.file,
         "line": config.line(verdict.key) if verdict.key else None,
         "edits": [{"command": edit.command, **asdict(edit)} for edit in edits],
         "agent": going.agent_id, "session": going.session_key, "chatType": going.chat_type, "binding": going.binding,
