@@ -347,7 +347,7 @@ class TestListsDoNotMix:
         place = data.draw(st.sampled_from(["matrix", "signal"]))
         inbound = replace(inbound, address=replace(inbound.address, channel=place))
         verdict = decide_admission(inbound, CLUB)
-        assert verdict.kind in ("refused", "stranger")
+        assert verdict.kind in ("refused", "unknown sender")
         assert not verdict.owner and not route(inbound, CLUB).owner
 
     @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ class TestListsDoNotMix:
             ("signal", Sender("7Ann"), "admitted", False),
             ("signal", Sender("8", e164="+49 30-1"), "admitted", True),
             ("signal", Sender("+49301"), "admitted", False),
-            ("signal", Sender("8"), "stranger", False),
+            ("signal", Sender("8"), "unknown sender", False),
         ],
         ids=["id", "the id of another channel's owner", "number", "a number as id", "nobody"],
     )
@@ -375,7 +375,7 @@ class TestVerdicts:
         [
             (DIRECT, {"allowFrom": ["8", "7"]}, "admitted", "channels.telegram.allowFrom[1]"),
             (DIRECT, {"dmPolicy": "open", "allowFrom": ["*"]}, "admitted", "channels.telegram.allowFrom[0]"),
-            (DIRECT, {}, "stranger", "channels.telegram.dmPolicy"),
+            (DIRECT, {}, "unknown sender", "channels.telegram.dmPolicy"),
             (replace(DIRECT, kind="reaction"), {}, "refused", "channels.telegram.allowFrom"),
             (DIRECT, {"dmPolicy": "allowlist"}, "refused", "channels.telegram.allowFrom"),
             (DIRECT, {"dmPolicy": "disabled"}, "refused", "channels.telegram.dmPolicy"),
@@ -435,9 +435,9 @@ class TestAccounts:
         ("account", "sender", "kind", "key"),
         [
             ("default", "7", "admitted", "channels.telegram.allowFrom[0]"),
-            ("default", "9", "stranger", "channels.telegram.dmPolicy"),
+            ("default", "9", "unknown sender", "channels.telegram.dmPolicy"),
             ("work", "9", "admitted", "channels.telegram.accounts.work.allowFrom[0]"),
-            ("work", "7", "stranger", "channels.telegram.dmPolicy"),
+            ("work", "7", "unknown sender", "channels.telegram.dmPolicy"),
             ("open", "8", "admitted", "channels.telegram.accounts.open.allowFrom[0]"),
             ("off", "7", "refused", "channels.telegram.accounts.off.enabled"),
             ("same", "7", "admitted", "channels.telegram.allowFrom[0]"),
