@@ -1,6 +1,8 @@
 """States of services, files and turns × the surfaces that speak of them: no cell calls something sound that is not."""
 
+import re
 import socket
+import sys
 import time
 from typing import Any
 
@@ -56,6 +58,38 @@ def sdk_missing(machine: Forked) -> None:
     )
 
 
+MCP_SERVER = """
+import json, sys
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    result = {}
+    if asked["method"] == "initialize":
+        version = asked["params"]["protocolVersion"]
+        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+    elif asked["method"] == "tools/list":
+        result = {"tools": [{"name": "do", "inputSchema": {"type": "object"}}]}
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+def server_repaired(machine: Forked) -> None:
+    """The program of the server is there since a start failed without it, and the operator says so."""
+    assert re.search(NOT_THERE, machine.claw("status").err + machine.claw(*DOCTOR.split()).out)
+    program = machine.root / "server"
+    program.write_text(f"#!{sys.executable}{MCP_SERVER}")
+    program.chmod(0o700)
+    machine.claw("mcp", "refresh")
+
+
+def server_gone(machine: Forked) -> None:
+    """The program of the server was removed after its tools became known, and a call found that."""
+    server_repaired(machine)
+    (machine.root / "server").unlink()
+    machine.claw("tools", "call", "one__do")
+
+
 def corrupt_database(machine: Forked) -> None:
     (machine.home / "state.db").write_bytes(b"no database " * 100)
     (machine.home / "state.db").chmod(0o600)
@@ -109,7 +143,10 @@ BUDGET = {"budgets": {"all": {"tokens": 100_000}}}
 NOT_AN_ADDRESS = "providers.openai.baseUrl: this is not an HTTP address"
 NO_TOKEN = "channels.telegram.botToken: the bot has no token"
 NO_PROGRAM = "MCP server one could not be reached: the program /no/such is not there"
+NOT_THERE = "MCP server one could not be reached: the program \\S+/server is not there"
 NO_SDK = "MCP server one could not be reached: the MCP SDK is not installed"
+
+REMOVED = {"mcpServers": {"one": {"command": "~/server"}}, **KEY}
 
 STATES: dict[str, World] = {
     "the provider has no key": World(
@@ -180,9 +217,37 @@ STATES: dict[str, World] = {
         {
             DOCTOR: cell(f"problem: .*{NO_PROGRAM}", code=1),
             "mcp list": cell("^one  not reached yet", NO_PROGRAM),
+            LISTED: may(f"^mcp .*{NO_PROGRAM}"),
+            "plugins info mcp": may(f"^why: .*{NO_PROGRAM}"),
+            STATUS: may(f"warning: plugin mcp: .*{NO_PROGRAM}"),
+            START: may(NO_PROGRAM),
             "tools explain one__do": Cell(("not available",), (": available",), 1),
         },
         config={"mcpServers": {"one": {"command": "/no/such"}}, **KEY},
+        before=(),
+    ),
+    "the MCP server could not start, and was repaired": World(
+        {
+            STATUS: Cell((), ("MCP server",)),
+            LISTED: Cell((r"^mcp +\S+ +loaded",), ("MCP server",)),
+            DOCTOR: may("no problems found", code=0),
+            "mcp list": Cell(("^one  1 tools",), ("could not",)),
+            "tools explain one__do": may(": available", code=0),
+        },
+        config=REMOVED,
+        prepare=server_repaired,
+        before=(),
+    ),
+    "the MCP server was removed after its tools were known": World(
+        {
+            "mcp list": cell("^one  1 tools", NOT_THERE),
+            DOCTOR: cell(f"problem: .*{NOT_THERE}", code=1),
+            LISTED: may(f"^mcp .*{NOT_THERE}"),
+            STATUS: may(f"warning: plugin mcp: .*{NOT_THERE}"),
+            START: may(NOT_THERE),
+        },
+        config=REMOVED,
+        prepare=server_gone,
         before=(),
     ),
     "the MCP SDK cannot be imported": World(
@@ -294,10 +359,6 @@ OPEN: dict[str, tuple[World, str]] = {
     "the port is taken, and no gateway has tried it": (
         World({DOCTOR: cell("is in use")}, prepare=port_taken, before=()),
         "doctor tries no port",
-    ),
-    "the MCP server cannot start, and a gateway starts": (
-        World({START: may(NO_PROGRAM)}, config={"mcpServers": {"one": {"command": "/no/such"}}, **KEY}),
-        "a start prints what plugins refused, and not what they warn of",
     ),
 }
 """Cells that are still wrong, with the reason."""

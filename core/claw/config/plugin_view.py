@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 from claw.config.loader import Config, validate_section
 from claw.config.paths import Path as KeyPath, value_at
 from claw.config.values import secret_values
-from claw.contracts.errors import ConfigError
+from claw.contracts.errors import ClawError, ConfigError
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -42,8 +42,10 @@ class PluginConfig:
     :ivar clock: the clock of this process.
     :ivar shared: objects that the hooks of this plugin share, by names of its own; empty for each new configuration.
     :ivar learn_secrets: masks further secrets, which the plugin has read, in all that claw prints, logs and stores.
-    :ivar unready: channel and account → the reason why the account cannot start.
-    :ivar unusable: provider → the wrong key, for each provider that was skipped by ``each_provider``.
+    :ivar failed_accounts: channel and account → the reason why the account cannot start.
+    :ivar failed_providers: provider → the wrong key, for each provider that was skipped by ``each_provider``.
+    :ivar faults: the reasons why parts of this plugin cannot be used, each with a fix. A hook adds to it; every
+        command that shows plugins prints the first one, and the plugin stays in use.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class PluginConfig:
         self.chat_menu: Callable[[], Sequence[tuple[str, str, str]]] = tuple
         self.failed_accounts: dict[tuple[str, str], ConfigError] = {}
         self.failed_providers: dict[str, ConfigError] = {}
+        self.faults: list[ClawError] = []
 
     @property
     def settings(self) -> "Settings":
@@ -129,10 +132,9 @@ class PluginConfig:
                 ready_accounts[account] = settings
             except ConfigError as why:
                 self.failed_accounts[name, account] = why
-        if not ready_accounts:
-            for (channel, _), first in self.failed_accounts.items():
-                if channel == name:
-                    raise first
+        wrong = [why for (channel, _), why in self.failed_accounts.items() if channel == name]
+        if wrong and not ready_accounts:
+            raise wrong[0]
         return ready_accounts
 
     def provider(self, name: str, model: type[M]) -> M:
@@ -145,7 +147,8 @@ class PluginConfig:
     def each_provider(self, names: Iterable[str], begin: Callable[[str], P | None]) -> Iterator[P]:
         """Yield the result of ``begin`` for each of several providers; None is left out.
 
-        A provider with a wrong key is left out too, and its error is kept in ``unusable`` for those who request it.
+        A provider with a wrong key is left out too, and its error is kept in ``failed_providers`` for those who request
+        it.
         """
         for name in names:
             try:
@@ -153,6 +156,7 @@ class PluginConfig:
                     yield made
             except ConfigError as why:
                 self.failed_providers[name] = why
+                self.faults.append(ClawError("provider {name} cannot be used: {why}", name=name, why=why))
 
     def plugin(self, model: type[M]) -> M:
         """Read ``plugins.entries.ID.config`` as ``model``; all defaults when it is absent.

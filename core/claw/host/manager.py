@@ -206,7 +206,7 @@ class Host:
                 by_hook.setdefault("register_channels", []).append(UnavailableChannel(name, account, wrong))
             for name, wrong in view.failed_providers.items():
                 by_hook.setdefault("register_providers", []).append(MisconfiguredProvider(name, wrong))
-                notes.append(ClawError("provider {name} cannot be used: {why}", name=name, why=wrong))
+            notes += view.faults
             check_manifest(self._states[plugin].found.manifest if plugin in self._states else None, by_hook)
         except BaseException as why:  # noqa: BLE001 - plugin code
             self._drop(plugin, stage, why)

@@ -5,7 +5,6 @@ record. A
 server is started, and the SDK imported, at the first call of one of its tools.
 """
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,6 @@ from claw import hookimpl
 
 if TYPE_CHECKING:
     from claw import Diagnostic, PluginConfig, Tool
-
-_log = logging.getLogger(__name__)
 
 
 @hookimpl
@@ -27,9 +24,10 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
     from claw_mcp import start
 
     fleet = start.fleet(config, settings)
-    for line in start.reach_new_servers(config, settings, fleet):
-        _log.warning(line)
-    return fleet.tools()
+    start.reach_new_servers(config, settings, fleet)
+    if fault := start.server_fault(settings, fleet):
+        config.faults.append(fault)
+    return fleet.tools() if start.has_sdk() else []
 
 
 @hookimpl

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 from claw import HttpClients, PluginConfig, UsageError, nearest, t
-from claw.runtime import AsJson, load_setup
+from claw.runtime import AsJson, command_host, document, load_setup
 
 from claw_mcp import start
 from claw_mcp.fleet import Fleet
@@ -23,7 +23,7 @@ def list_(as_json: AsJson = False) -> None:
     _, settings, fleet = _open_fleet()
     rows = [_row(name, settings, fleet) for name in settings.mcp_servers]
     if as_json:
-        _document("mcpServers", {"servers": rows})
+        document("mcpServers", {"servers": rows})
         return
     for row in rows:
         typer.echo(f"{row['name']}  {row['state']}  {row['where']}")
@@ -51,13 +51,13 @@ def show(server: str, as_json: AsJson = False) -> None:
                 "name": offer.name,
                 "tool": full_name(server, offer.name),
                 "description": offer.description,
-                "parameters": offer.parameters,
+                "parameters": dict(offer.parameters),
                 "effects": offer.effects,
                 "withheld": held.get(offer.name, ""),
             }
             for offer in record.offers
         ]
-        _document("mcpServer", {"name": server, "offers": offers})
+        document("mcpServer", {"name": server, "offers": offers})
         return
     for offer in record.offers:
         mark = f"! {held[offer.name]}: " if offer.name in held else ""
@@ -86,7 +86,7 @@ def accept(
     after = fleet.accept(server, bare)
     now = {offer.name for offer in after.standing} & set(waiting)
     if as_json:
-        _document("mcp-accepted", {"server": server, "tools": sorted(now)})
+        document("mcp-accepted", {"server": server, "tools": sorted(now)})
     else:
         typer.echo(t("accepted: {names}", names=", ".join(sorted(now))) if now else t("nothing waits"))
 
@@ -99,9 +99,10 @@ def refresh(servers: Names = None, as_json: AsJson = False) -> None:
         _known(name, settings)
     names = servers or list(settings.servers)
     failed = start.meet(config, settings, names)
+    command_host().ask("mcp")  # which records, for every other command, whether the plugin has a fault now
     if as_json:
         rows = [_refreshed(name, fleet.record(name), failed.get(name)) for name in names]
-        _document("mcp-refreshed", {"servers": rows})
+        document("mcp-refreshed", {"servers": rows})
     for name in () if as_json else names:
         record = fleet.record(name)
         if name not in failed:
@@ -165,9 +166,3 @@ def _row(name: str, settings: McpSettings, fleet: Fleet) -> dict[str, Any]:
 
 def _counted(record: ServerRecord) -> str:
     return t("{count} tools, {held} withheld", count=len(record.standing), held=len(record.withheld))
-
-
-def _document(kind: str, body: dict[str, Any]) -> None:
-    typer.echo(
-        json.dumps({"schemaVersion": 1, "kind": kind, **body}, ensure_ascii=False, indent=2, default=dict)
-    )

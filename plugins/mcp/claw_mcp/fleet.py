@@ -9,7 +9,7 @@ from typing import Any
 from claw import ClawError, Tool, ToolContext, ToolError, ToolResult
 
 from claw_mcp import offers, sdk
-from claw_mcp.link import ServerConnection, pages
+from claw_mcp.link import ServerConnection, Unreachable, pages
 from claw_mcp.record import (
     Offer,
     ServerRecord,
@@ -83,7 +83,8 @@ class Fleet:
                 async with asyncio.timeout(seconds):
                     await self._links[name].offers()
             except TimeoutError:
-                failed[name] = ToolError("no answer within {seconds:g} s", seconds=seconds)
+                template = "the MCP server {name} could not be reached: no answer within {seconds:g} s"
+                failed[name] = ToolError(template, name=name, seconds=seconds)
             except ClawError as why:
                 failed[name] = why
             if name in failed:
@@ -121,7 +122,12 @@ class Fleet:
                 self._hold(name, offer)
                 return await request(client)
 
-            return await self._links[name].ask(held, again=offer.effects != "once")
+            try:
+                return await self._links[name].ask(held, again=offer.effects != "once")
+            except Unreachable as why:
+                if not self.record(name).why:  # the first cause, not the pause after it
+                    self._records.write(name, missed(self.record(name), why.problem, self._now()))
+                raise
 
         return Tool(
             name=full,

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from claw import ClawError, DiagnosticContext, Finding, HttpClients, t
+from claw import ClawError, DiagnosticContext, Finding, HttpClients
 
 from claw_mcp.fleet import Fleet
 from claw_mcp.link import Unreachable
@@ -26,21 +26,29 @@ def fleet(config: "PluginConfig", settings: McpSettings) -> Fleet:
     return Fleet(settings, ServerRecords(config.state_dir), place)
 
 
-def reach_new_servers(config: "PluginConfig", settings: McpSettings, known: Fleet) -> list[str]:
-    """Reach the servers that were never reached, once, within the time limit of a start.
+def reach_new_servers(config: "PluginConfig", settings: McpSettings, known: Fleet) -> None:
+    """Reach the servers that were never reached, once, within the time limit of a start, and record the outcome."""
+    if has_sdk() and settings.first_connect_seconds and (names := known.unreached()):
+        meet(config, settings, names, settings.first_connect_seconds)
 
-    :returns: what went wrong, a line each.
-    """
-    if find_spec("mcp") is None:
-        text = "mcp: the MCP SDK is not installed, so no tool of {names} can run; run: {command}"
-        return [t(text, names=", ".join(settings.servers), command=install_words(sys.executable, SDK))]
-    if not settings.first_connect_seconds or not (names := known.unreached()):
-        return []
-    failed = meet(config, settings, names, settings.first_connect_seconds)
-    return [
-        t("mcp: {name} is left out: {why} (claw mcp refresh {name})", name=name, why=why.problem)
-        for name, why in failed.items()
-    ]
+
+def server_fault(settings: McpSettings, known: Fleet) -> ClawError | None:
+    """Return why configured servers cannot be used: the SDK is not installed, or the last contact with them failed."""
+    if settings.servers and not has_sdk():
+        return ClawError(
+            "the MCP SDK is not installed, so no tool of {names} can run",
+            fix="{command}",
+            names=", ".join(settings.servers),
+            command=install_words(sys.executable, SDK),
+        )
+    failed = {name: record.why for name in settings.servers if (record := known.record(name)).why}
+    fix, names = "claw mcp refresh {names}", " ".join(failed)
+    return ClawError("{why}", fix=fix, why="; ".join(failed.values()), names=names) if failed else None
+
+
+def has_sdk() -> bool:
+    """Return true if the MCP SDK is installed."""
+    return find_spec("mcp") is not None
 
 
 def meet(
@@ -95,13 +103,6 @@ class ServerDiagnostic:
         self._settings, self._fleet = settings, known
 
     def check(self, context: DiagnosticContext) -> list[Finding]:
-        """Report configured servers that cannot work: the SDK is not installed, or the last contact failed."""
-        if not self._settings.servers or find_spec("mcp") is not None:
-            return [
-                Finding(f"mcpServers.{name}", "server", record.why, f"claw mcp refresh {name}")
-                for name in self._settings.servers
-                if (record := self._fleet.record(name)).why
-            ]
-        names = ", ".join(self._settings.servers)
-        problem = t("the MCP SDK is not installed, so no tool of {names} can run", names=names)
-        return [Finding("mcp", "sdk", problem, install_words(sys.executable, SDK))]
+        """Report configured servers that cannot work, in the words of the plugin's state (:func:`server_fault`)."""
+        fault = server_fault(self._settings, self._fleet)
+        return [Finding("mcp", "server", fault.problem, fault.fix)] if fault else []

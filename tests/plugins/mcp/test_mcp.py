@@ -42,6 +42,10 @@ def config(folder: Path, **more: Any) -> dict[str, Any]:
     return {"mcpServers": {"things": server(folder)}, "plugins": {"entries": entries}, **more}
 
 
+def logged(harness: Harness) -> str:
+    return "\n".join(harness.app.registry.diagnostics)
+
+
 def starts(folder: Path) -> int:
     noted = folder / "starts"
     return len(noted.read_text().splitlines()) if noted.exists() else 0
@@ -146,9 +150,7 @@ def met(folder: Path, tmp_path: Path, offers: tuple[Offer, ...]) -> Path:
     return home
 
 
-async def test_a_server_that_is_down_stops_nothing_and_the_others_work(
-    folder: Path, met: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_server_that_is_down_stops_nothing_and_the_others_work(folder: Path, met: Path) -> None:
     servers = {"gone": {"command": "/nowhere/gone"}, "things": server(folder)}
     async with Harness(
         FakeProvider(says("ok")), config={"mcpServers": servers}, plugins={"mcp": claw_mcp}, home=met
@@ -156,9 +158,10 @@ async def test_a_server_that_is_down_stops_nothing_and_the_others_work(
         assert "things__weigh" in [tool.name for tool in harness.app.registry.tools]
         assert (await harness.send("hello")) is not None
 
-    assert "gone is left out: " in caplog.text
-    assert "the program /nowhere/gone is not there" in caplog.text
-    assert "claw mcp refresh gone" in caplog.text
+    assert "the MCP server gone could not be reached: the program /nowhere/gone is not there" in logged(
+        harness
+    )
+    assert "claw mcp refresh gone" in logged(harness)
 
 
 async def test_a_changed_description_is_withheld_until_it_is_accepted(folder: Path, tmp_path: Path) -> None:
@@ -296,14 +299,14 @@ async def test_a_server_over_http_gets_its_headers_and_is_found_again_after_its_
 
 
 def test_without_the_sdk_a_person_is_told_what_to_type(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)  # as if it were not installed
     harness = Harness(FakeProvider(), config=config(folder), plugins={"mcp": claw_mcp}, home=tmp_path / "h")
 
     assert [tool for tool in harness.app.registry.tools if tool.plugin == "mcp"] == []
-    assert "the MCP SDK is not installed, so no tool of things can run; run: " in caplog.text
-    assert "'mcp >=2.3,<3'" in caplog.text
+    assert "the MCP SDK is not installed, so no tool of things can run. " in logged(harness)
+    assert "'mcp >=2.3,<3'" in logged(harness)
     asyncio.run(harness.close())
 
 
