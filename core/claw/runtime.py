@@ -14,7 +14,7 @@ _NAMES = {
         "candidates checked_answer missing_key_error missing_provider_error select_models unknown_key_error"
     ),
     "claw.agent.outcome": "REPLY_TAG silent_tokens without_silent_token",
-    "claw.agent.routing": "LOCAL_SENDER Route parse_key route_message",
+    "claw.agent.routing": "JOB_CHANNELS LOCAL_SENDER Route parse_key route_message",
     "claw.agent.session_queue": "SessionQueues SteeringQueue",
     "claw.agent.turn": "Turn new_turn_id run_turn",
     "claw.agent.turn_context": (

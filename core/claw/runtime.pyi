@@ -22,6 +22,7 @@ from claw.agent.outcome import (
     without_silent_token as without_silent_token,
 )
 from claw.agent.routing import (
+    JOB_CHANNELS as JOB_CHANNELS,
     LOCAL_SENDER as LOCAL_SENDER,
     Route as Route,
     parse_key as parse_key,

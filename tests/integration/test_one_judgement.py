@@ -58,6 +58,13 @@ CASES = [
     ("channels: {telegram: {botToken: '1:a', mode: webhook}}", "channels.telegram.mode", PROBLEM, "webhooks need"),
     ("channels: {telegram: {groups: {'-1': {allowFrom: []}}}}", "channels.telegram.groups.-1.allowFrom", NOTE, "no one"),
     ("telegram: {groupAllowFrom: [], groups: {'-1': {}}}", "channels.telegram.groupAllowFrom", NOTE, "no one"),
+    ("prompt: {disabled: [Saftey]}", "prompt.disabled[0]", NOTE, "Did you mean Safety?"),
+    ("prompt: {disabled: [Skills, Weather]}", "prompt.disabled[1]", NOTE, "claw prompt show"),
+    ("prompt: {positions: {Idenity: 5}}", "prompt.positions.Idenity", NOTE, "Did you mean Identity?"),
+    ("skills: [none-such]", "skills[0]", NOTE, "no skill has the name none-such"),
+    ("agents: {list: [{id: a, skills: {allow: [x]}}]}", "agents.list[0].skills.allow[0]", NOTE, "claw skills list"),
+    ("bindings: [{agent: default, match: {channel: telegramm}}]", "bindings[0].match.channel", NOTE, "telegram?"),
+    ("session: {resetByChannel: {irc: {mode: daily}}}", "session.resetByChannel.irc", NOTE, "provides the channel irc"),
     ("agents: {list: [{id: ../evil}]}", "agents.list[0].id", ERROR, "is a path"),
     ("agents: {list: [{id: '..'}]}", "agents.list[0].id", ERROR, "is no name"),
     ("owners: ['']", "owners[0]", ERROR, "is empty"),
@@ -98,6 +105,9 @@ def test_validate_and_doctor_say_the_same(home: Path, text: str, key: str, sever
         "logging: {redactPatterns: ['(?:\\w+\\.)+example\\.com', 'tok_[0-9a-f]{32}', '[A-Z]{3,}-\\d+']}",
         "channels: {http: {}}\ngateway: {auth: {token: abcdefghijklmnop0123}}",
         "tools: {allow: [read, group:fs], deny: [exec]}",
+        "prompt: {disabled: [Safety, 'Current Date & Time'], positions: {Skills: 300}}",
+        "bindings: [{agent: default, match: {channel: Terminal}}, {agent: default, match: {group: '-1'}}]",
+        "session: {resetByChannel: {telegram: {mode: daily}, cron: {mode: off}}}",
         "providers: {openai: {baseUrl: 'localhost:11434/v1'}, local: {baseUrl: models.example.com}}",
     ],
 )
@@ -107,6 +117,40 @@ def test_a_sound_file_has_no_finding(home: Path, text: str) -> None:
     judged = json.loads(claw("config", "validate", "--json").stdout)
 
     assert judged["errors"] + judged["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "prompt: {disabled: [Weather], positions: {Weather: 5}}",
+        "bindings: [{agent: default, match: {channel: irc}}]\nsession: {resetByChannel: {irc: {mode: daily}}}",
+    ],
+)
+def test_names_that_a_plugin_without_a_manifest_may_register_are_not_judged(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    metadata = tmp_path / "site" / "acme_unlisted-1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata.parent / "acme_unlisted.py").write_text('"""A plugin of one file."""\n')
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-unlisted\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[claw.plugins]\nunlisted = acme_unlisted\n")
+    monkeypatch.syspath_prepend(str(metadata.parent))
+    configured(home, text)
+
+    judged = json.loads(claw("config", "validate", "--json").stdout)
+
+    assert judged["errors"] + judged["warnings"] == []
+
+
+def test_a_skill_of_one_agent_is_judged_by_its_own_folders(home: Path) -> None:
+    folder = home / "agents" / "a" / "agent" / "skills" / "weather"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: weather\ndescription: the weather\n---\n")
+    configured(home, "skills: [weather]\nagents: {list: [{id: a}, {id: b}, {id: c, skills: [weather]}]}")
+
+    judged = json.loads(claw("config", "validate", "--json").stdout)
+
+    assert [one["key"] for one in judged["warnings"]] == ["agents.list[2].skills[0]"]
 
 
 def test_doctor_says_nothing_of_plugins_that_nobody_configured(home: Path) -> None:

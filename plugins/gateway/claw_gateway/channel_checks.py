@@ -3,8 +3,18 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from claw import Address, Finding, t
-from claw.runtime import DISABLED, Config, Setup, account_setting, configured_owners
+from claw import Address, Finding, nearest, t
+from claw.runtime import (
+    DISABLED,
+    JOB_CHANNELS,
+    TERMINAL,
+    Config,
+    Setup,
+    account_setting,
+    configured_owners,
+    format_key,
+    install_hint,
+)
 
 from claw_gateway.process.report import configured_accounts
 
@@ -37,6 +47,33 @@ def webhooks_without_listener(config: Config) -> dict[tuple[str, str], Finding]:
                     key, "listener", why, t("claw config set channels.http.enabled true")
                 )
     return found
+
+
+def unknown_channel_findings(setup: Setup) -> Iterator[Finding]:
+    """Find bindings and resets for channels that no installed plugin provides, so that they apply to no message.
+
+    None is found while a plugin without a manifest is installed, which may provide any channel.
+    """
+    if any(one.manifest is None and not one.fault for one in setup.found):
+        return
+    provided = {name for one in setup.found if one.manifest for name in one.manifest.channels}
+    known = {TERMINAL, *JOB_CHANNELS, *provided}
+    settings = setup.config.settings
+    bindings = ((index, (one.match.channel or "").strip()) for index, one in enumerate(settings.bindings))
+    places: list[tuple[tuple[object, ...], str]] = [
+        *(
+            (("bindings", index, "match", "channel"), name)
+            for index, name in bindings
+            if name.lower() not in known
+        ),
+        *((("session", "resetByChannel", name), name) for name in settings.session.reset_by_channel),
+    ]
+    for path, name in places:
+        if name and name not in known:
+            near = nearest(name, known)
+            fix = t("Did you mean {near}?", near=near) if near else install_hint(name)
+            why = t("no installed plugin provides the channel {name}, so it has no effect", name=name)
+            yield Finding(format_key(path), "channel", why, fix, grave=False)
 
 
 def _closed_lists(address: Address, config: Config) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from claw.runtime import (
     within,
 )
 
-from claw_gateway.channel_checks import account_key, channel_findings
+from claw_gateway.channel_checks import account_key, channel_findings, unknown_channel_findings
 from claw_gateway.commands.gateway import gateway_data, is_hung, status_line
 from claw_gateway.process.report import configured_accounts
 from claw_gateway.process.status import read_status
@@ -38,8 +38,9 @@ class ChannelDiagnostic:
         return [*found, *await service_findings(context.setup)] if context.online else found
 
     def check_config(self, setup: Setup) -> Iterator[Finding]:
-        """Check who may write, and whether webhooks can arrive."""
-        return channel_findings(setup)
+        """Check who may write, whether webhooks can arrive, and names of channels that no plugin provides."""
+        yield from channel_findings(setup)
+        yield from unknown_channel_findings(setup)
 
     def status(self, context: DiagnosticContext) -> Mapping[str, Any]:
         """Return the state of the gateway, and how many of its channels are in which state."""

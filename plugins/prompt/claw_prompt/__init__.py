@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import PluginConfig, PromptSection
+    from claw import Diagnostic, PluginConfig, PromptSection
 
 
 @hookimpl
@@ -19,6 +19,14 @@ def register_prompt_sections(config: "PluginConfig") -> "Iterable[PromptSection]
 
     first, *others = standard_sections()
     return [replace(first, prepare=TurnFacts().prepare), *others]
+
+
+@hookimpl
+def register_diagnostics(config: "PluginConfig") -> "Iterable[Diagnostic]":
+    """Contribute the check of the names of sections in the config file."""
+    from claw_prompt.diagnostics import PromptDiagnostic
+
+    return [PromptDiagnostic()]
 
 
 @hookimpl

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from claw import PluginConfig, PromptFacts, PromptSection, hookimpl
+from claw import Diagnostic, PluginConfig, PromptFacts, PromptSection, hookimpl
 
 from claw_skills.settings import SkillSettings
 from claw_skills.shelf import FoundSkill, SkillIndex
@@ -118,6 +118,14 @@ _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 def register_prompt_sections(config: PluginConfig) -> Iterable[PromptSection]:
     """Register the catalogue."""
     return [skills_section(config.environ, config.settings)]
+
+
+@hookimpl
+def register_diagnostics(config: PluginConfig) -> Iterable[Diagnostic]:
+    """Register the check of ``skills.allow``."""
+    from claw_skills.diagnostics import SkillDiagnostic
+
+    return [SkillDiagnostic(SkillIndex(config.environ, key_is_set(config.settings)))]
 
 
 @hookimpl

@@ -1,13 +1,12 @@
 """``claw skills``: the skills of an agent, their sources, and why others are unavailable."""
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from claw import t
-from claw.runtime import load_setup
+from claw.runtime import document, escape_controls, load_setup
 
 from claw_skills import key_is_set, usable
 from claw_skills.settings import SkillSettings
@@ -65,12 +64,12 @@ def _exclusion_reason(one: FoundSkill, settings: Any) -> str:
 
 def _show(rows: list[dict[str, Any]], as_json: bool, nothing: str) -> None:
     if as_json:
-        body = {"schemaVersion": 1, "kind": "skills", "skills": rows}
-        typer.echo(json.dumps(body, ensure_ascii=False, indent=2))
+        document("skills", {"skills": rows})
         return
     for row in rows:
         mark = "+" if row["listed"] else "-"
-        typer.echo(f"{mark} {row['name']}  ({row['source']})  {row['why'] or row['description']}")
-        typer.echo(f"    {row['file']}")
+        line = f"{mark} {row['name']}  ({row['source']})  {row['why'] or row['description']}"
+        typer.echo(escape_controls(line))
+        typer.echo(f"    {escape_controls(row['file'])}")
     if not rows:
         typer.echo(nothing)

@@ -171,7 +171,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def _line(value: Any) -> str:
-    """Return one line of text, without control characters."""
+    """Return a text or a number as one line; empty for anything else."""
     return (
         " ".join(str(value).split())
         if isinstance(value, str | int | float) and not isinstance(value, bool)

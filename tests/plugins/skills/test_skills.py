@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 from claw.config.models import Settings
 from claw.contracts.prompt import PromptFacts
 from claw.contracts.provider import ToolSpec
@@ -18,6 +19,7 @@ from claw_skills.settings import SkillSettings
 from claw_skills.shelf import SkillIndex, SkillSource
 from claw_skills.skill import Machine, Requirements, Skill, obstacle, parse_skill
 from hypothesis import given, strategies as st
+from typer.testing import CliRunner
 
 READ = (ToolSpec("read", "", {}),)
 LINUX = Machine("linux", {"TOKEN": "x"}, {"git": "/bin/git"}.get, {"channels.telegram"}.__contains__)
@@ -303,9 +305,6 @@ def test_usable_keeps_what_nothing_refuses():
 def test_the_command_lists_each_skill_with_where_it_is_and_what_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    import typer
-    from typer.testing import CliRunner
-
     home, work = tmp_path / "claw", tmp_path / "here"
     monkeypatch.setenv("CLAW_HOME", str(home))
     work.mkdir()
@@ -326,6 +325,19 @@ def test_the_command_lists_each_skill_with_where_it_is_and_what_is_wrong(
     assert not rows["bad"]["listed"] and rows["bad"]["why"] == "not on PATH: no-such-program"
     assert checked.exit_code == 1
     assert "bad" in checked.stdout and "good" not in checked.stdout
+
+
+def test_a_skill_cannot_steer_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAW_HOME", str(tmp_path / "claw"))
+    file = tmp_path / "claw" / "skills" / "sly" / "SKILL.md"
+    file.parent.mkdir(parents=True)
+    file.write_text('---\nname: sly\ndescription: "a\\e]0;owned\\ab\\u202E"\n---\n# Title\n')
+
+    app = typer.Typer()
+    register_commands(app)
+    for words in (["list"], ["check"], ["list", "--json"]):
+        assert not set(CliRunner().invoke(app, ["skills", *words]).stdout) & set("\x1b\x07")
+    assert "a⟨U+001B⟩]0;owned⟨U+0007⟩b⟨U+202E⟩" in CliRunner().invoke(app, ["skills", "list"]).stdout
 
 
 def bomb(levels: int) -> str:
