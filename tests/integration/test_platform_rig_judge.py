@@ -1,0 +1,268 @@
+"""The judge of the platform rig finds each kind of fault in invented histories, and none in a good one."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from rigs.platform_rig.facts import Asked, Attempt, Call, Effect, History, Visible
+from rigs.platform_rig.faults import Fault, Faults, Rates
+from rigs.platform_rig.judge import LIMITS, judge
+from rigs.platform_rig.labels import answer_parts
+from rigs.platform_rig.model_service import called, pending
+from rigs.platform_rig.pace import DiscordPace, TelegramPace
+from rigs.platform_rig.report import document, exit_code, table
+from rigs.platform_rig.telegram_types import ParseError, visible_text, wrong_in_request, wrong_in_update
+
+SORRY = "Something went wrong here, and I could not answer."
+
+
+def answer(question: str, run: int, kind: str = "plain", parts: slice = slice(None)) -> str:
+    """Return an answer, or some parts of it."""
+    return "".join(answer_parts(question, run, kind)[parts]).strip()
+
+
+def shown(position: int, text: str, chat: str = "1") -> Visible:
+    return Visible("telegram", chat, position, text)
+
+
+ASKED = (
+    Asked("t1.1", "telegram", "1", "plain", 1),
+    Asked("t1.2", "telegram", "1", "once", 3),
+    Asked("t1.3", "telegram", "1", "long", 5),
+)
+GOOD = History(
+    ASKED,
+    (
+        shown(2, answer("t1.1", 1)),
+        shown(4, answer("t1.2", 2)),
+        shown(6, answer("t1.3", 3, "long", slice(0, 2))),
+        shown(7, answer("t1.3", 3, "long", slice(2, None))),
+    ),
+    (Call("h1.1", "u1", "plain", (Attempt(0, "cut", False), Attempt(200, answer("h1.1", 4), True))),),
+    (Effect("once", "t1.2"), Effect("undeclared", "t1.9")),
+)
+
+
+def broken(history: History) -> dict[str, int]:
+    return judge(history).broken
+
+
+def without(position: int, *instead: Visible) -> History:
+    """The good history with other messages in place of one."""
+    return replace(GOOD, visible=(*(one for one in GOOD.visible if one.position != position), *instead))
+
+
+def test_a_good_history_breaks_no_limit():
+    verdict = judge(GOOD)
+    assert verdict.broken == {}
+    assert verdict.counts["answered"] == 3
+    assert verdict.counts["http_answered"] == 1
+    assert exit_code(verdict) == 0
+
+
+def test_a_question_without_answer_and_without_notice_is_lost():
+    assert broken(without(4)) == {"lost": 1}
+    assert exit_code(judge(without(4))) == 1
+
+
+def test_half_an_answer_is_a_lost_one_unless_a_notice_follows():
+    half = shown(4, answer("t1.2", 2, parts=slice(0, 2)))
+    assert broken(without(4, half)) == {"lost": 1}
+    told = judge(without(4, half, shown(8, SORRY)))
+    assert (told.broken, told.counts["told"], told.counts["half_told"]) == ({}, 1, 1)
+
+
+def test_an_answer_without_its_end_is_no_whole_answer():
+    assert broken(without(2, shown(2, answer("t1.1", 1, parts=slice(0, 3))))) == {"lost": 1}
+
+
+def test_a_notice_before_the_question_tells_nobody():
+    assert broken(without(4, shown(0, SORRY))) == {"lost": 1}
+
+
+def test_a_notice_in_another_chat_tells_nobody():
+    assert broken(without(4, shown(8, SORRY, chat="2"))) == {"lost": 1}
+
+
+def test_each_turn_needs_its_own_notice_and_a_shared_turn_needs_one():
+    both = replace(GOOD, visible=(shown(8, SORRY), *GOOD.visible[2:]))
+    assert broken(both) == {"lost": 1}
+    assert broken(replace(both, visible=(*both.visible, shown(9, SORRY)))) == {}
+    assert broken(replace(both, queue="collect")) == {}
+
+
+def test_a_notice_that_is_joined_to_half_an_answer_is_a_notice():
+    joined = shown(6, f"{answer('t1.2', 2, parts=slice(0, 1))}\n{SORRY}")
+    assert judge(without(4, joined)).counts["told"] == 1
+
+
+def test_an_ellipsis_is_no_notice():
+    assert broken(without(4, shown(8, "…"))) == {"lost": 1}
+
+
+@pytest.mark.parametrize("run", [1, 9], ids=["the same run", "another run"])
+def test_two_whole_answers_are_a_double(run):
+    assert broken(without(0, shown(3, answer("t1.1", run)))) == {"doubled": 1}
+
+
+def test_part_of_an_answer_beside_the_whole_one_is_half_left():
+    for part in (
+        answer("t1.1", 1, parts=slice(0, 1)),
+        answer("t1.1", 9, parts=slice(1, 3)),
+        "ans-t1.1-r1-1o",
+    ):
+        assert broken(without(0, shown(1, part))) == {"half_left": 1}, part
+    assert broken(without(0, shown(1, "ans-t1"))) == {"half_left": 1}
+
+
+def test_a_half_that_a_notice_ended_before_the_whole_answer_is_no_half_left():
+    asked = (replace(ASKED[0], position=0), *ASKED[1:])
+    half = shown(1, f"{answer('t1.1', 9, parts=slice(0, 1))}\n{SORRY}")
+    assert broken(replace(without(0, half), asked=asked)) == {}
+
+
+def test_an_answer_that_begins_before_the_answer_to_an_earlier_question_is_out_of_order():
+    swapped = without(4, shown(9, answer("t1.2", 2)))
+    assert broken(swapped) == {"out_of_order": 1}
+
+
+def test_answers_in_one_message_are_ordered_by_their_place_in_it():
+    both = [answer("t1.1", 1), answer("t1.2", 1)]
+    first = replace(GOOD, visible=(shown(4, "\n".join(both)), *GOOD.visible[2:]))
+    assert broken(first) == {}
+    swapped = replace(GOOD, visible=(shown(4, "\n".join(reversed(both))), *GOOD.visible[2:]))
+    assert broken(swapped) == {"out_of_order": 1}
+
+
+def test_an_answer_in_another_chat_is_astray():
+    assert broken(without(4, shown(4, answer("t1.2", 2), chat="2"))) == {"astray": 1, "lost": 1}
+
+
+@pytest.mark.parametrize("tool", ["once", "undeclared"])
+def test_an_effect_that_ran_twice_is_repeated(tool):
+    assert broken(replace(GOOD, effects=(*GOOD.effects, *GOOD.effects))) == {
+        "repeated_once": 1,
+        "repeated_undeclared": 1,
+    }
+    twice = [Effect("idempotent", "t1.2")] * 2
+    assert broken(replace(GOOD, effects=twice)) == {}
+    assert broken(replace(GOOD, effects=[Effect(tool, "t1.2")] * 3)) == {f"repeated_{tool}": 1}
+
+
+def call(*attempts: Attempt, probe: bool = False) -> History:
+    return replace(GOOD, calls=(Call("h1.1", "u1", "plain", attempts, probe=probe),))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        SORRY,
+        answer("h1.2", 4),
+        f"{answer('h1.1', 4)} {answer('h1.2', 4)}",
+        answer("h1.1", 4, parts=slice(0, 3)),
+    ],
+    ids=["empty", "an apology", "somebody else's answer", "both answers", "half an answer"],
+)
+def test_a_200_with_another_content_than_the_whole_own_answer_is_wrong(content):
+    assert broken(call(Attempt(200, content, True))) == {"http_wrong": 1, "http_unanswered": 1}
+
+
+def test_a_call_that_is_never_answered_is_counted():
+    refused, cut = Attempt(503, "stopping", False), Attempt(200, answer("h1.1", 4), False)
+    assert broken(call(refused, cut)) == {"http_unanswered": 1}
+    assert broken(call()) == {"http_unanswered": 1}
+
+
+def test_a_probe_without_answer_means_that_the_provider_is_gone():
+    probe = replace(without(4, shown(8, SORRY)), asked=(ASKED[0], replace(ASKED[1], probe=True), ASKED[2]))
+    assert broken(probe) == {"provider_gone": 1}
+    assert broken(call(probe=True)) == {"http_unanswered": 1, "provider_gone": 1}
+
+
+def test_incidents_and_illformed_requests_break_limits():
+    incidents = Counter(crashed=1, did_not_stop=2, tools_missing=3)
+    assert broken(replace(GOOD, incidents=incidents, illformed=["x"])) == {"illformed": 1, **incidents}
+
+
+def test_the_report_names_what_is_broken():
+    verdict = judge(without(4))
+    assert document(verdict, {"seed": 1})["broken"] == {"lost": 1}
+    assert "t1.2 (once) has no answer" in table(verdict, {"seed": 1})
+    assert set(verdict.broken) <= set(LIMITS)
+
+
+def test_the_model_answers_a_question_again_that_is_asked_again_after_its_answer():
+    asked = {"role": "user", "content": "ask-t1.1-once"}
+    call = {"function": {"name": "note_once", "arguments": '{"question": "t1.1"}'}}
+    called_it = {"role": "assistant", "content": None, "tool_calls": [call]}
+    done = {"role": "assistant", "content": answer("t1.1", 1)}
+    assert pending([asked, called_it, done]) == {}
+    assert pending([asked, called_it, done, asked]) == {"t1.1": "once"}
+    assert called([asked, called_it]) == {"t1.1"}
+    assert called([asked, called_it, done, asked]) == set()
+    half = {"role": "assistant", "content": answer("t1.1", 1, parts=slice(0, 2))}
+    assert pending([asked, half]) == {"t1.1": "once"}
+
+
+def test_telegram_allows_30_calls_a_second_and_20_messages_a_minute_in_a_group():
+    now = 0.0
+    pace = TelegramPace(lambda: now)
+    assert [pace.retry_after(chat, is_new_message=True) for chat in range(1, 32)] == [0] * 30 + [1]
+    now = 10.0
+    refused = 0
+    for _ in range(25):
+        refused += bool(pace.retry_after(-1, is_new_message=True))
+        now += 1.1
+    assert refused == 5
+    assert pace.retry_after(-1, is_new_message=False) == 0
+
+
+def test_discord_tells_the_limit_of_a_route_in_the_headers():
+    pace = DiscordPace(lambda: 0.0)
+    answers = [pace.ask("POST 1") for _ in range(6)]
+    assert [headers["X-RateLimit-Remaining"] for _, _, headers in answers] == ["4", "3", "2", "1", "0", "0"]
+    assert [wait for wait, _, _ in answers] == [0.0] * 5 + [5.0]
+
+
+def test_ordered_faults_come_first_and_healing_ends_all():
+    import random
+
+    faults = Faults(random.Random(1), send=Rates(cut_before=1.0))
+    faults.order("sendMessage", Fault.NONE, Fault.E401)
+    assert [faults.next("sendMessage") for _ in range(3)] == [Fault.NONE, Fault.E401, Fault.CUT_BEFORE]
+    faults.heal()
+    assert faults.next("sendMessage") is Fault.NONE
+
+
+@pytest.mark.parametrize(
+    ("method", "fields"),
+    [
+        ("sendMessages", {"chat_id": 1, "text": "x"}),
+        ("sendMessage", {"chat_id": 1}),
+        ("sendMessage", {"chat_id": 1, "text": "x", "reply_too": 3}),
+        ("sendMessage", {"chat_id": 1, "text": "x", "parse_mode": "html5"}),
+        ("sendMessage", {"chat_id": 1, "text": "x", "reply_parameters": {"message_id": 1, "quiet": True}}),
+        ("sendMessage", {"chat_id": 1, "text": "x", "entities": [{"type": "bold", "offset": 0}]}),
+    ],
+)
+def test_a_request_that_the_bot_api_does_not_know_is_illformed(method, fields):
+    assert wrong_in_request(method, fields)
+
+
+def test_a_request_of_the_bot_api_is_wellformed():
+    fields = {"chat_id": 1, "text": "x", "parse_mode": "HTML", "reply_parameters": {"message_id": 1}}
+    assert wrong_in_request("sendMessage", fields) == []
+    assert wrong_in_request("getUpdates", {"offset": 1, "timeout": 5, "allowed_updates": ["message"]}) == []
+
+
+def test_an_update_with_an_unknown_field_is_illformed():
+    message = {"message_id": 1, "date": 1, "chat": {"id": 1, "type": "private", "name": "x"}, "text": "x"}
+    assert wrong_in_update({"update_id": 1, "message": message})
+
+
+@pytest.mark.parametrize("text", ["<b>x", "x</b>", "<h1>x</h1>", "<b><i>x</b></i>"])
+def test_html_that_telegram_cannot_parse_is_refused(text):
+    with pytest.raises(ParseError):
+        visible_text(text, "HTML")
+    assert visible_text("<b>x</b> &lt;y&gt;", "HTML") == "x <y>"

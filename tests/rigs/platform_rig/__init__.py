@@ -1,0 +1,30 @@
+"""A rig that tries to make a gateway fail, written from the documentation of the platforms and of nothing of claw's.
+
+It starts real ``claw gateway run`` processes between services that it plays itself, and ends them at any moment, while
+lines break in both directions and the services refuse what their documentation says they refuse.
+
+``facts``
+    The records of one run: questions, visible messages, HTTP calls, effects of tools, faults of requests.
+``labels``
+    The text of questions and of answers; every answer has the number of the model request that made it.
+``judge``
+    Counts for a run: lost, doubled, half, out of order, repeated. It reads only ``facts``.
+``report``
+    The table, the JSON document and the exit code.
+``faults``, ``pace``
+    Seeded faults of lines and responses; the rate limits of the platforms.
+``model_service``
+    A Chat Completions service that streams answers in parts and calls tools.
+``telegram_service``, ``telegram_methods``, ``telegram_types``
+    The Bot API; its requests and updates are judged by python-telegram-bot, and by aiogram where it is installed.
+``discord_gateway``, ``discord_rest``, ``discord_objects``
+    The Discord gateway and REST API v10; a discord.py client reads along as a second observer.
+``http_callers``, ``relay``
+    Programs that use the ``openai`` SDK, through a relay that cuts connections.
+``gateway_process``
+    One ``claw gateway run`` process: start, kill, stop.
+``people``, ``scenes``, ``storm``
+    Who writes when; single faults at exact moments; the whole run.
+
+Run it with ``tests`` on the path: ``python -m rigs.platform_rig --kills 100 --seed 1 --channels telegram,http,discord``.
+"""

@@ -1,0 +1,218 @@
+"""Counts of a run: what became of every message, every call and every effect."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from rigs.platform_rig.facts import Asked, Call, History, Visible
+from rigs.platform_rig.labels import Piece, notice, pieces, whole_runs
+
+LIMITS = (
+    "lost", "doubled", "half_left", "out_of_order", "astray", "repeated_once", "repeated_undeclared",
+    "http_unanswered", "http_wrong", "provider_gone", "illformed", "crashed", "did_not_stop", "tools_missing",
+)  # fmt: skip
+"""Counts that have to be 0."""
+
+
+@dataclass
+class Verdict:
+    """The counts of a run.
+
+    :ivar examples: by count, what was seen.
+    :ivar notices: by text, how often the agent said something that is no answer.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    notices: Counter[str] = field(default_factory=Counter)
+
+    def add(self, name: str, example: str) -> None:
+        """Count one, with its example."""
+        self.counts[name] += 1
+        self.examples[name].append(example)
+
+    @property
+    def broken(self) -> dict[str, int]:
+        """The limits that are broken."""
+        return {name: self.counts[name] for name in LIMITS if self.counts[name]}
+
+
+@dataclass
+class _Answers:
+    """What stands in a chat as answer to one question.
+
+    :ivar places: of each piece, position of its message.
+    """
+
+    found: list[Piece] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+
+    @property
+    def wholes(self) -> Counter[int]:
+        return whole_runs(self.found)
+
+    def begins(self) -> tuple[int, int]:
+        """Return message position and offset of the first whole answer."""
+        runs = self.wholes
+        return min(
+            (place, piece.offset)
+            for place, piece in zip(self.places, self.found, strict=True)
+            if piece.run in runs
+        )
+
+    def halves(self) -> list[int]:
+        """Return the positions of messages with a part that belongs to no whole answer."""
+        left = self.wholes
+        seen: Counter[tuple[int, int]] = Counter()
+        over: list[int] = []
+        # The newest message is taken as the whole one: what stands before it was left there.
+        for place, piece in sorted(zip(self.places, self.found, strict=True), key=lambda one: -one[0]):
+            seen[piece.run, piece.part] += 1
+            if piece.part < 0 or seen[piece.run, piece.part] > left.get(piece.run, 0):
+                over.append(place)
+        return sorted(set(over))
+
+
+def judge(history: History) -> Verdict:
+    """Return the counts of a run."""
+    verdict = Verdict(Counter(history.incidents))
+    chats: dict[tuple[str, str], tuple[list[Asked], list[Visible]]] = defaultdict(lambda: ([], []))
+    for asked in history.asked:
+        chats[asked.channel, asked.chat][0].append(asked)
+    for shown in history.visible:
+        chats[shown.channel, shown.chat][1].append(shown)
+    for (channel, chat), (asked_here, shown_here) in sorted(chats.items()):
+        asked_here.sort(key=lambda one: one.position)
+        shown_here.sort(key=lambda one: one.position)
+        _Chat(f"{channel} {chat}", asked_here, shown_here, history.queue, verdict).judge()
+    for call in history.calls:
+        _judge_call(call, verdict)
+    _judge_effects(history, verdict)
+    for wrong in history.illformed:
+        verdict.add("illformed", wrong)
+    verdict.counts["asked"] = len(history.asked)
+    verdict.counts["calls"] = len(history.calls)
+    return verdict
+
+
+@dataclass
+class _Chat:
+    """The questions and the visible messages of one chat."""
+
+    name: str
+    asked: list[Asked]
+    shown: list[Visible]
+    queue: str
+    verdict: Verdict
+
+    def judge(self) -> None:
+        answers, cut = self._answers()
+        notices = [shown.position for shown in self.shown if notice(shown.text)]
+        self.verdict.notices.update(text[:90] for shown in self.shown if (text := notice(shown.text)))
+        for place in cut:
+            self.verdict.add("half_left", f"{self.name}: message {place} is the beginning of a label")
+        told = self._told(answers, notices)
+        for one in self.asked:
+            self._judge_question(one, answers.get(one.question, _Answers()), one.question in told, notices)
+        for question in answers.keys() - {one.question for one in self.asked}:
+            self.verdict.add("astray", f"{self.name}: an answer to {question}, which was not asked here")
+        self._judge_order(answers)
+
+    def _answers(self) -> tuple[dict[str, _Answers], list[int]]:
+        answers: dict[str, _Answers] = defaultdict(_Answers)
+        cut: list[int] = []
+        for shown in self.shown:
+            for piece in pieces(shown.text):
+                if not piece.question:
+                    cut.append(shown.position)
+                    continue
+                answers[piece.question].found.append(piece)
+                answers[piece.question].places.append(shown.position)
+        return dict(answers), cut
+
+    def _told(self, answers: dict[str, _Answers], notices: list[int]) -> set[str]:
+        """Return the unanswered questions that a notice stands for: one notice for one turn, after its question.
+
+        Where messages may share a turn, a notice stands for all adjacent unanswered ones.
+        """
+        told: set[str] = set()
+        free, before = list(notices), False
+        for one in self.asked:
+            if one.question in answers and answers[one.question].wholes:
+                before = False
+                continue
+            if before and self.queue != "followup":
+                told.add(one.question)
+                continue
+            fitting = next((place for place in free if place > one.position), None)
+            before = fitting is not None
+            if fitting is not None:
+                free.remove(fitting)
+                told.add(one.question)
+        return told
+
+    def _judge_question(self, one: Asked, answers: _Answers, told: bool, notices: list[int]) -> None:
+        add, about = self.verdict.add, f"{self.name}: {one.question} ({one.kind})"
+        wholes, halves = answers.wholes, answers.halves()
+        if not wholes:
+            if one.probe:
+                add("provider_gone", f"{about}, asked after all faults, is not answered")
+            if told:
+                add("told", about)
+                if halves:
+                    add("half_told", about)
+            else:
+                taken = "" if one.taken else ", and it was never fetched"
+                add(
+                    "lost",
+                    f"{about} {'has half an answer' if halves else 'has no answer'} and no notice{taken}",
+                )
+            return
+        self.verdict.counts["answered"] += 1
+        if (total := wholes.total()) > 1:
+            add("doubled", f"{about} is answered {total} times, runs {sorted(wholes)}")
+        begin = answers.begins()[0]
+        for place in halves:
+            if not any(place <= said < begin for said in notices):
+                add("half_left", f"{about}: message {place} has a part beside the whole answer")
+
+    def _judge_order(self, answers: dict[str, _Answers]) -> None:
+        begins = [
+            (answers[one.question].begins(), one.question)
+            for one in self.asked
+            if one.question in answers and answers[one.question].wholes
+        ]
+        for (first, earlier), (second, later) in pairwise(begins):
+            if first > second:
+                self.verdict.add("out_of_order", f"{self.name}: {later} is answered before {earlier}")
+
+
+def _judge_call(call: Call, verdict: Verdict) -> None:
+    about = f"http {call.user}: {call.question} ({call.kind})"
+    answered = False
+    for attempt in call.attempts:
+        if attempt.status != 200:
+            verdict.counts["http_refused" if attempt.status else "http_cut"] += 1
+        elif not attempt.complete:
+            verdict.counts["http_cut"] += 1
+        else:
+            found = pieces(attempt.text)
+            own = [piece for piece in found if piece.question == call.question]
+            if whole_runs(own).total() == 1 and len(own) == len(found):
+                answered = True
+            else:
+                verdict.add("http_wrong", f"{about}: 200 with {attempt.text[:90]!r}")
+    if answered:
+        verdict.counts["http_answered"] += 1
+        return
+    verdict.add("http_unanswered", f"{about}: {len(call.attempts)} attempts, the last {call.attempts[-1:]}")
+    if call.probe:
+        verdict.add("provider_gone", f"{about}, called after all faults, is not answered")
+
+
+def _judge_effects(history: History, verdict: Verdict) -> None:
+    times = Counter((one.tool, one.question) for one in history.effects)
+    for (tool, question), count in sorted(times.items()):
+        verdict.counts[f"effects_{tool}"] += 1
+        if count > 1:
+            verdict.add(f"repeated_{tool}", f"{question}: {tool} ran {count} times")

@@ -1,0 +1,187 @@
+"""A whole run: lives of a gateway that end at all moments while people write; then one life that settles everything."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rigs.platform_rig.facts import History
+from rigs.platform_rig.gateway_process import STOP_SECONDS, GatewayProcess
+from rigs.platform_rig.judge import Verdict, judge
+from rigs.platform_rig.labels import pieces, whole_runs
+from rigs.platform_rig.world import Setting, World, until
+
+ENDS = {"start": 5, "life": 4, "words": 4, "response": 2, "effect": 3, "term": 2, "long": 2}
+"""Weights of the moments at which a life ends.
+
+``start``: within 4 s of the start; ``life``: within 8 s; ``words``: a service has shown the beginning of an answer and
+has not responded; ``response``: it has responded; ``effect``: a tool has written its line; ``term``: SIGTERM instead of
+a kill; ``long``: late, so that work gets done.
+"""
+_KINDS = {"plain": 6, "long": 2, "once": 2, "idempotent": 1, "undeclared": 2}
+_START_SECONDS, _LIFE_SECONDS, _EVENT_SECONDS, _LONG_SECONDS = 4.0, 8.0, 9.0, 14.0
+
+
+@dataclass
+class Plan:
+    """How a run goes.
+
+    :ivar kills: number of lives before the last one.
+    :ivar ends: weights of ``ENDS``.
+    :ivar pause_seconds: mean time between two messages of people, over all chats of a channel.
+    :ivar settle_seconds: time for the last life.
+    :ivar quiet_seconds: nothing changed for so long: it is settled, though something is missing.
+    """
+
+    kills: int = 100
+    ends: dict[str, int] = field(default_factory=lambda: dict(ENDS))
+    pause_seconds: float = 1.6
+    settle_seconds: float = 180.0
+    quiet_seconds: float = 30.0
+
+
+@dataclass
+class Storm:
+    """The driver of a run.
+
+    :ivar done: by moment, how many lives ended there.
+    """
+
+    world: World
+    plan: Plan
+    done: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._dice = random.Random(f"{self.world.setting.seed}-storm")
+        self._on_words: Callable[[bool], None] = lambda responded: None
+
+    async def run(self) -> History:
+        """Run all lives; return the history."""
+        for service in self.world.services():
+            service.on_shown = self._shown
+        writers = [asyncio.create_task(self._write(channel)) for channel in self.world.setting.channels]
+        try:
+            for _ in range(self.plan.kills):
+                await self._one_life()
+                if self._dice.random() < 0.3:
+                    await asyncio.sleep(self._dice.uniform(0.2, 2.5))
+        finally:
+            for writer in writers:
+                writer.cancel()
+            await asyncio.gather(*writers, return_exceptions=True)
+        await self._settle()
+        return self.world.history()
+
+    async def _write(self, channel: str) -> None:
+        dice = random.Random(f"{self.world.setting.seed}-{channel}-people")
+        while True:
+            await asyncio.sleep(dice.expovariate(1 / self.plan.pause_seconds))
+            chats = self.world.chats(channel)
+            chat = dice.choices(chats, [1 if one.startswith("-") else 3 for one in chats])[0]
+            kind = dice.choices(list(_KINDS), list(_KINDS.values()))[0]
+            if not self.world.is_busy(channel, chat):
+                await self.world.say(channel, chat, kind)
+
+    def _shown(self, text: str, responded: bool) -> None:
+        """Note that a service shows a text; the beginning of an answer is a moment to die."""
+        found = pieces(text)
+        if found and not whole_runs(found):
+            self._on_words(responded)
+
+    async def _one_life(self) -> None:
+        end = self._dice.choices(list(self.plan.ends), list(self.plan.ends.values()))[0]
+        life = await self.world.start()
+        if end in ("words", "response"):
+            await self._until_words(life, end == "response")
+        elif end == "effect":
+            await self._until_effect(life)
+        else:
+            low, high = {
+                "start": (0.0, _START_SECONDS), "long": (_LIFE_SECONDS, _LONG_SECONDS),
+            }.get(end, (0.0, _LIFE_SECONDS))  # fmt: skip
+            await life.wait(self._dice.uniform(low, high))
+        if life.code is not None:
+            self.world.ended(life)
+        self.done[end] += 1
+        if end == "term":
+            await self._stop(life)
+        else:
+            life.kill()
+            await life.wait(STOP_SECONDS)
+
+    async def _stop(self, life: GatewayProcess) -> None:
+        life.terminate()
+        if not await life.wait(STOP_SECONDS):
+            self.world.incidents["did_not_stop"] += 1
+            life.kill()
+            await life.wait(STOP_SECONDS)
+
+    async def _until_words(self, life: GatewayProcess, responded: bool) -> None:
+        shows = self._dice.choice((1, 1, 2))
+
+        def die(has_responded: bool) -> None:
+            nonlocal shows
+            if has_responded == responded:
+                shows -= 1
+                if shows == 0:
+                    life.kill()
+
+        self._on_words = die
+        try:
+            await life.wait(_EVENT_SECONDS)
+        finally:
+            self._on_words = lambda responded: None
+
+    async def _until_effect(self, life: GatewayProcess) -> None:
+        before = len(self.world.effect_lines())
+        await until(
+            lambda: len(self.world.effect_lines()) > before or life.code is not None, _EVENT_SECONDS, 0.01
+        )
+
+    async def _settle(self) -> None:
+        """Let one life do all that is left, in part still with faults, then ask everybody once more."""
+        life = await self.world.start()
+        await life.wait(3.0)
+        self.world.heal()
+        await self._until_quiet(life)
+        for channel in self.world.setting.channels:
+            for chat in self.world.chats(channel):
+                await self.world.say(channel, chat, probe=True)
+        await self._until_quiet(life)
+        if life.code is not None:
+            self.world.ended(life)
+            return
+        await self._stop(life)
+
+    async def _until_quiet(self, life: GatewayProcess) -> None:
+        """Wait until all is answered and nothing changes; or nothing has changed for long; or the time is over."""
+        ends, changed, before = time.monotonic() + self.plan.settle_seconds, time.monotonic(), None
+        while time.monotonic() < ends and life.code is None:
+            history = self.world.history()
+            now = (self.world.model.requests, len(history.effects), [one.text for one in history.visible],
+                   [len(one.attempts) for one in history.calls])  # fmt: skip
+            if now != before:
+                before, changed = now, time.monotonic()
+            counts = judge(history).counts
+            is_open = counts["lost"] or (self.world.callers and self.world.callers.waiting)
+            if time.monotonic() - changed > (self.plan.quiet_seconds if is_open else 2.0):
+                return
+            await asyncio.sleep(0.25)
+
+
+async def run(folder: Path, setting: Setting, plan: Plan) -> tuple[Verdict, dict[str, Any]]:
+    """Run in a new folder; return the verdict and the facts of the run for the report."""
+    began = time.monotonic()
+    async with World(folder, setting) as world:
+        storm = Storm(world, plan)
+        history = await storm.run()
+        facts: dict[str, Any] = {
+            "seed": setting.seed, "channels": ",".join(setting.channels), "queue": setting.queue,
+            "kills": plan.kills, "seconds": round(time.monotonic() - began), "moments": dict(storm.done),
+            "injected": dict(world.injected()), "model requests": world.model.requests,
+        }  # fmt: skip
+    return judge(history), facts

@@ -1,0 +1,149 @@
+"""The methods of the Bot API on the messages of a bot: what stands in the chats, and how a call is answered."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rigs.platform_rig.telegram_types import MOST_CHARS, ParseError, visible_text
+
+BOT = {"id": 7100200300, "is_bot": True, "first_name": "Rig", "username": "rig_notes_bot"}
+
+
+class Refused(Exception):
+    """A response with ``ok: false``.
+
+    :ivar code: ``error_code``, also the status.
+    """
+
+    def __init__(self, code: int, description: str, **parameters: int) -> None:
+        super().__init__(description)
+        self.code, self.parameters = code, parameters
+
+    def document(self) -> dict[str, Any]:
+        """Return the body of the response."""
+        body: dict[str, Any] = {"ok": False, "error_code": self.code, "description": str(self)}
+        return {**body, "parameters": self.parameters} if self.parameters else body
+
+
+@dataclass
+class ChatMessage:
+    """A message in a chat; ``id`` counts all messages of the bot's world."""
+
+    id: int
+    chat: int
+    text: str
+    from_bot: bool
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+class Messages:
+    """All messages of all chats.
+
+    :ivar chats: by id, the ``Chat`` object.
+    """
+
+    def __init__(self) -> None:
+        self.chats: dict[int, dict[str, Any]] = {}
+        self.standing: dict[tuple[int, int], ChatMessage] = {}
+        self._last = 0
+
+    def add(self, chat: int, text: str, *, from_bot: bool, **fields: Any) -> ChatMessage:
+        """Add a message to a chat."""
+        self._last += 1
+        message = ChatMessage(self._last, chat, text, from_bot, {"date": int(time.time()), **fields})
+        self.standing[chat, message.id] = message
+        return message
+
+    def document(self, message: ChatMessage) -> dict[str, Any]:
+        """Return the ``Message`` object."""
+        sender = {"from": BOT} if message.from_bot else {}
+        head = {"message_id": message.id, "chat": self.chats[message.chat], **sender}
+        return {**head, **message.fields, "text": message.text}
+
+    def call(self, method: str, fields: Mapping[str, Any]) -> Any:
+        """Carry out a method on messages; return its ``result``.
+
+        :raises Refused: as Telegram refuses it.
+        :raises KeyError: it is no such method.
+        """
+        return {
+            "sendMessage": self._send,
+            "editMessageText": self._edit,
+            "deleteMessage": self._delete,
+            "copyMessage": self._copy,
+            "forwardMessage": self._forward,
+            "sendMessageDraft": self._accept,
+            "sendChatAction": self._accept,
+            "setMessageReaction": self._accept,
+            "editMessageReplyMarkup": self._accept,
+        }[method](fields)
+
+    def _chat(self, fields: Mapping[str, Any], name: str = "chat_id") -> int:
+        try:
+            chat = int(fields[name])
+        except (KeyError, ValueError, TypeError):
+            raise Refused(400, "Bad Request: chat_id is empty") from None
+        if chat not in self.chats:
+            raise Refused(400, "Bad Request: chat not found")
+        return chat
+
+    @staticmethod
+    def _text(fields: Mapping[str, Any]) -> str:
+        try:
+            text = visible_text(str(fields.get("text", "")), fields.get("parse_mode"))
+        except ParseError as why:
+            raise Refused(400, f"Bad Request: can't parse entities: {why}") from None
+        if not text:
+            raise Refused(400, "Bad Request: message text is empty")
+        if len(text.encode("utf-16-le")) // 2 > MOST_CHARS:
+            raise Refused(400, "Bad Request: message is too long")
+        return text
+
+    def _find(self, chat: int, id: Any, what: str) -> ChatMessage:
+        try:
+            return self.standing[chat, int(id)]
+        except (KeyError, ValueError, TypeError):
+            raise Refused(400, f"Bad Request: {what} not found") from None
+
+    def _send(self, fields: Mapping[str, Any]) -> Any:
+        chat = self._chat(fields)
+        reply = fields.get("reply_parameters")
+        if isinstance(reply, Mapping) and not reply.get("allow_sending_without_reply"):
+            self._find(chat, reply.get("message_id"), "message to be replied")
+        return self.document(self.add(chat, self._text(fields), from_bot=True))
+
+    def _edit(self, fields: Mapping[str, Any]) -> Any:
+        message = self._find(self._chat(fields), fields.get("message_id"), "message to edit")
+        if not message.from_bot:
+            raise Refused(400, "Bad Request: message can't be edited")
+        text = self._text(fields)
+        if text == message.text and "reply_markup" not in fields:
+            raise Refused(
+                400,
+                "Bad Request: message is not modified: specified new message content and reply markup are exactly "
+                "the same as a current content and reply markup of the message",
+            )
+        message.text = text
+        message.fields["edit_date"] = int(time.time())
+        return self.document(message)
+
+    def _delete(self, fields: Mapping[str, Any]) -> Any:
+        chat = self._chat(fields)
+        message = self._find(chat, fields.get("message_id"), "message to delete")
+        del self.standing[chat, message.id]
+        return True
+
+    def _copy(self, fields: Mapping[str, Any]) -> Any:
+        source = self._find(self._chat(fields, "from_chat_id"), fields.get("message_id"), "message to copy")
+        return {"message_id": self.add(self._chat(fields), source.text, from_bot=True).id}
+
+    def _forward(self, fields: Mapping[str, Any]) -> Any:
+        source = self._find(
+            self._chat(fields, "from_chat_id"), fields.get("message_id"), "message to forward"
+        )
+        return self.document(self.add(self._chat(fields), source.text, from_bot=True))
+
+    def _accept(self, fields: Mapping[str, Any]) -> Any:
+        self._chat(fields)
+        return True

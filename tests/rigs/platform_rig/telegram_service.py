@@ -1,0 +1,207 @@
+"""A Bot API server (core.telegram.org/bots/api): long polling, methods, rate limits, faults of lines."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+from aiohttp import web
+
+from rigs.platform_rig.facts import Visible
+from rigs.platform_rig.faults import STATUS, Fault, Faults, cut, page
+from rigs.platform_rig.pace import TelegramPace
+from rigs.platform_rig.telegram_methods import BOT, Messages, Refused
+from rigs.platform_rig.telegram_types import wrong_in_request, wrong_in_update
+
+TOKEN = f"{BOT['id']}:AAF4c1-2kz8Qw7LrN0v9XyT3sHbJmPeDaUo"
+_NEW_MESSAGES = {"sendMessage", "copyMessage", "forwardMessage"}
+_SHOWING = {"sendMessage", "editMessageText"}
+_READ_SECONDS = 0.01  # in which the bot reads the response
+_PACED = _NEW_MESSAGES | {"editMessageText", "deleteMessage"}
+_NOT_FOUND = {"ok": False, "error_code": 404, "description": "Not Found"}
+Shown = Callable[[str, bool], None]
+"""Is called with the text that is shown, before a call is responded to (false) and just after (true)."""
+
+
+class TelegramService:
+    """The service; ``async with``.
+
+    :ivar illformed: what is wrong in requests of the bot.
+    :ivar on_shown: see ``Shown``.
+    :ivar polls: successful calls of ``getUpdates``.
+    """
+
+    def __init__(self, faults: Faults, pace: TelegramPace | None = None) -> None:
+        self.faults, self.pace = faults, pace or TelegramPace()
+        self.messages = Messages()
+        self.illformed: list[str] = []
+        self.on_shown: Shown = lambda text, responded: None
+        self.calls: dict[str, int] = {}
+        self.polls = 0
+        self.last_poll = 0.0
+        self._updates: dict[int, dict[str, Any]] = {}
+        self._question: dict[int, str] = {}
+        self.confirmed: set[str] = set()
+        self._next = 900_000_001
+        self._news = asyncio.Condition()
+        self._poll = 0
+        self._runner: web.AppRunner | None = None
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(client_max_size=64 << 20)
+        app.router.add_route("*", "/bot{token}/{method}", self._serve)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0, backlog=1024).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._runner is not None
+        async with self._news:
+            self._poll += 1
+            self._news.notify_all()
+        await self._runner.cleanup()
+
+    def add_chat(self, chat: int) -> None:
+        """Add a private chat (positive id) or a group (negative id)."""
+        if chat > 0:
+            self.messages.chats[chat] = {"id": chat, "type": "private", "first_name": f"Person {chat}"}
+        else:
+            self.messages.chats[chat] = {"id": chat, "type": "supergroup", "title": f"Group {-chat}"}
+
+    async def say(self, chat: int, question: str, text: str) -> int:
+        """Let a person write; return the message id."""
+        person = chat if chat > 0 else 5000001
+        sender = {"id": person, "is_bot": False, "first_name": f"Person {person}", "language_code": "en"}
+        fields: dict[str, Any] = {"from": sender}
+        if chat < 0:
+            name = f"@{BOT['username']}"
+            fields["entities"] = [{"type": "mention", "offset": 0, "length": len(name)}]
+            text = f"{name} {text}"
+        message = self.messages.add(chat, text, from_bot=False, **fields)
+        update = {"update_id": self._next, "message": self.messages.document(message)}
+        assert wrong_in_update(update) == []
+        self._updates[self._next] = update
+        self._question[self._next] = question
+        self._next += 1
+        async with self._news:
+            self._news.notify_all()
+        return message.id
+
+    def visible(self) -> list[Visible]:
+        """Return the bot's messages that stand in the chats."""
+        standing = self.messages.standing.values()
+        return [Visible("telegram", str(one.chat), one.id, one.text) for one in standing if one.from_bot]
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        method = request.match_info["method"]
+        self.calls[method] = self.calls.get(method, 0) + 1
+        fault = self.faults.next(method, is_news=method == "getUpdates")
+        if fault is Fault.CUT_BEFORE:
+            return cut(request)
+        if fault in (Fault.E502, Fault.E404_PAGE):
+            return page(fault)
+        if fault in STATUS:
+            names = {500: "Internal Server Error", 401: "Unauthorized"}
+            code = STATUS[fault]
+            return web.json_response(
+                {"ok": False, "error_code": code, "description": names[code]}, status=code
+            )
+        if request.match_info["token"] != TOKEN:
+            return web.json_response(
+                {"ok": False, "error_code": 401, "description": "Unauthorized"}, status=401
+            )
+        fields = await self._fields(request)
+        self.illformed += wrong_in_request(method, fields)
+        try:
+            body, status = {"ok": True, "result": await self._call(method, fields)}, 200
+        except Refused as refused:
+            body, status = refused.document(), refused.code
+        except KeyError:
+            body, status = _NOT_FOUND, 404
+        shows = status == 200 and method in _SHOWING
+        if shows:
+            self.on_shown(str(fields.get("text", "")), False)
+        if fault is Fault.CUT_AFTER:
+            return cut(request)
+        response = web.json_response(body, status=status)
+        if shows:
+            await response.prepare(request)
+            await response.write_eof()
+            asyncio.get_running_loop().call_later(
+                _READ_SECONDS, self.on_shown, str(fields.get("text", "")), True
+            )
+        return response
+
+    @staticmethod
+    async def _fields(request: web.Request) -> dict[str, Any]:
+        fields: dict[str, Any] = dict(request.query)
+        if request.content_type == "application/json":
+            if request.can_read_body:
+                fields |= await request.json()
+        else:
+            fields |= dict(await request.post())
+        for name, value in fields.items():
+            if isinstance(value, str) and value[:1] in ("{", "["):
+                try:
+                    fields[name] = json.loads(value)
+                except ValueError:
+                    continue
+        return fields
+
+    async def _call(self, method: str, fields: dict[str, Any]) -> Any:
+        if method == "getUpdates":
+            return await self._get_updates(fields)
+        if method == "getMe":
+            rights = {
+                "can_join_groups": True,
+                "can_read_all_group_messages": False,
+                "supports_inline_queries": False,
+            }
+            return {**BOT, **rights}
+        if method == "getWebhookInfo":
+            return {"url": "", "has_custom_certificate": False, "pending_update_count": len(self._updates)}
+        if method in ("getMyCommands",):
+            return []
+        if method in (
+            "deleteWebhook",
+            "setMyCommands",
+            "deleteMyCommands",
+            "answerCallbackQuery",
+            "setWebhook",
+        ):
+            return True
+        if method == "getChat":
+            return self.messages.chats[self.messages._chat(fields)]
+        if method in _PACED and str(fields.get("chat_id", "")).lstrip("-").isdigit():
+            chat = int(fields["chat_id"])
+            if seconds := self.pace.retry_after(chat, is_new_message=method in _NEW_MESSAGES):
+                text = f"Too Many Requests: retry after {seconds}"
+                raise Refused(429, text, retry_after=seconds)
+        return self.messages.call(method, fields)
+
+    async def _get_updates(self, fields: dict[str, Any]) -> list[dict[str, Any]]:
+        offset, limit = int(fields.get("offset") or 0), int(fields.get("limit") or 100)
+        ends = time.monotonic() + min(int(fields.get("timeout") or 0), 50)
+        for id in [id for id in self._updates if id < offset]:
+            del self._updates[id]
+            self.confirmed.add(self._question[id])
+        async with self._news:
+            self._poll += 1
+            mine = self._poll
+            self._news.notify_all()
+            while True:
+                waiting = [self._updates[id] for id in sorted(self._updates) if id >= offset]
+                if mine != self._poll:
+                    text = "Conflict: terminated by other getUpdates request; make sure that only one bot instance runs"
+                    raise Refused(409, text)
+                if waiting or (left := ends - time.monotonic()) <= 0:
+                    self.polls, self.last_poll = self.polls + 1, time.monotonic()
+                    return waiting[:limit]
+                try:
+                    await asyncio.wait_for(self._news.wait(), left)
+                except TimeoutError:
+                    continue
