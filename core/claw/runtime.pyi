@@ -56,6 +56,7 @@ from claw.app import (
 from claw.cli.config import (
     config_findings as config_findings,
     file_of as file_of,
+    masked as masked,
 )
 from claw.cli.errors import (
     report_error as report_error,

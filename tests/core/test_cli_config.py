@@ -69,6 +69,43 @@ def test_a_value_may_begin_with_a_dash(claw: Claw, home: Path, key: str, value: 
     assert claw("config", "set", "--jsn", "x").returncode == 2
 
 
+def test_set_and_unset_print_the_old_and_the_new_value(claw: Claw, home: Path) -> None:
+    file = home / "config.yaml"
+
+    def printed(*words: str) -> str:
+        return claw("config", *words).stdout.removeprefix(f"{file}: ").rstrip("\n")
+
+    assert printed("set", "locale", "zh") == "locale: （未设置） → zh"
+    assert printed("set", "locale", "en") == "locale: zh → en"
+    assert printed("set", "locale", "en") == "locale was already set"
+    assert printed("set", "tools.deny[]", "exec") == 'tools.deny: (not set) → ["exec"]'
+    assert printed("set", "tools.deny[]", "write") == 'tools.deny: ["exec"] → ["exec", "write"]'
+    changed = json.loads(claw("config", "set", "tools.deny", "[exec]", "--json").stdout)
+    assert (changed["old"], changed["new"]) == (["exec", "write"], ["exec"])
+    assert printed("unset", "tools.deny") == 'tools.deny: ["exec"] → (not set)'
+
+
+def test_a_secret_that_is_written_into_the_file_is_masked_and_warned_about(claw: Claw) -> None:
+    key = "providers.openai.apiKey"
+
+    first, second = (
+        claw("config", "set", key, "sesame-open-1"),
+        claw("config", "set", key, "sesame-open-2", "--json"),
+    )
+    whole = claw(
+        "config", "set", "providers", "{openai: {apiKey: sesame-open-3, baseUrl: 'https://a.example'}}"
+    )
+    reference = claw("config", "set", key, "${PATH}")
+
+    assert f"{key}: (not set) → {MASK}" in first.stdout
+    assert f"{key}: the secret is in the file as it is" in first.stderr and "${NAME}" in first.stderr
+    changed = json.loads(second.stdout)
+    assert (changed["old"], changed["new"], len(changed["warnings"])) == (MASK, MASK, 1)
+    assert f"{key}: the secret" in whole.stderr
+    assert (f"{MASK} → ${{PATH}}" in reference.stdout, reference.stderr) == (True, "")
+    assert "sesame" not in first.stdout + first.stderr + second.stdout + whole.stdout + whole.stderr
+
+
 def test_a_typo_is_warned_about_as_soon_as_it_is_set(claw: Claw) -> None:
     done = claw("config", "set", "tools.deny[]", "exce")
     assert done.returncode == 0

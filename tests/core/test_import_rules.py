@@ -307,7 +307,7 @@ BUDGETS = {
     "claw.policy": 1078,
     "claw.security": 1590,
     "claw.storage": 1370,
-    "claw_admin": 3401,
+    "claw_admin": 3460,
     "claw_anthropic": 415,
     "claw_approvals": 671,
     "claw_author": 522,

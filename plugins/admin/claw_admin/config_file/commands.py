@@ -22,6 +22,7 @@ from claw.runtime import (
 from claw_config_sdk import parse_value, set_value, unset_value
 from typer.core import TyperCommand
 
+from claw_admin.config_file.change import ABSENT, as_data, as_text, clear_secrets, path_of, value_in
 from claw_admin.config_file.schema import config_schema
 
 Key = Annotated[
@@ -47,7 +48,7 @@ def set_(
 ) -> None:
     """Set KEY to VALUE. Comments are kept; a change that would make the file invalid is refused."""
     path = file_of(os.environ)
-    parsed = parse_value(value)
+    old, parsed = value_in(path, key), parse_value(value)
     try:
         changed = set_value(path, key, parsed, os.environ)
     except ConfigError:
@@ -55,7 +56,8 @@ def set_(
             raise
         # An id that looks like a number: where the key takes text, the value is used as typed.
         changed = set_value(path, key, value, os.environ)
-    warned = _report_change(path, key, t("set") if changed else t("was already set"), changed, as_json)
+    new = value_in(path, key)
+    warned = _report_change(path, key, (old, new), t("was already set") if not changed else "", as_json)
     place = split_key(key) or ()
     if not (warned or as_json) and len(place) > 1 and place[0] == "channels":
         hint = t("check channel {name} with claw doctor {name}; claw gateway start serves it", name=place[1])
@@ -65,8 +67,9 @@ def set_(
 def unset(key: Key, as_json: AsJson = False) -> None:
     """Remove KEY from the file."""
     path = file_of(os.environ)
+    old = value_in(path, key)
     changed = unset_value(path, key, os.environ)
-    _report_change(path, key, t("unset") if changed else t("was not set"), changed, as_json)
+    _report_change(path, key, (old, ABSENT), t("was not set") if not changed else "", as_json)
 
 
 def schema() -> None:
@@ -76,19 +79,34 @@ def schema() -> None:
     sys.stdout.write(json.dumps(whole, ensure_ascii=False, indent=2) + "\n")
 
 
-def _report_change(path: Path, key: str, done: str, changed: bool, as_json: bool) -> bool:
-    """Print what was done and the warnings about this key; return true if there are any."""
+def _report_change(path: Path, key: str, values: tuple[Any, Any], unchanged: str, as_json: bool) -> bool:
+    """Print what was done and the warnings about this key.
+
+    :param values: before and after.
+    :param unchanged: the words for a change that was none; empty = the file changed.
+    :returns: true if something is wrong with the key.
+    """
     place = format_key(step for step in split_key(key) or () if isinstance(step, str | int))
     warnings = [
         one
         for one in config_findings(path.parent, os.environ)[1]
         if one.key.startswith(place) or place.startswith(f"{one.key}.")
     ]
+    clear = [] if unchanged else clear_secrets(values[1], path_of(key))
+    notes = [
+        t("{key}: the secret is in the file as it is. Safer: set an environment variable NAME for claw and write "
+          "{reference} here", key=one, reference="${NAME}")
+        for one in clear
+    ]  # fmt: skip
+    texts = [*map(str, warnings), *notes]
     if as_json:
-        body = {"file": str(path), "key": key, "changed": changed}
-        document("config-changed", body | {"warnings": [str(one) for one in warnings]})
+        old, new = (as_data(value, key) for value in values)
+        body = {"file": str(path), "key": key, "changed": not unchanged, "old": old, "new": new}
+        document("config-changed", body | {"warnings": texts})
         return bool(warnings)
-    typer.echo(f"{path}: {key} {done}")
-    for warning in warnings:
-        typer.echo(f"{t('warning')}: {warning}", err=True)
+    old, new = (as_text(value, key) for value in values)
+    done = f"{key} {unchanged}" if unchanged else f"{key.removesuffix('[]')}: {old} → {new}"
+    typer.echo(f"{path}: {done}")
+    for text in texts:
+        typer.echo(f"{t('warning')}: {text}", err=True)
     return bool(warnings)
