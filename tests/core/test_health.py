@@ -95,6 +95,69 @@ def test_only_a_hang_and_the_second_crash_prevent_loading_and_for_a_day():
         assert not failure.prevents_loading(1000.0 + 25 * 3600)
 
 
+ENDS = {
+    "os._exit": "os._exit(7)",
+    "an exit imported by name": "from os import _exit; _exit(7)",
+    "os.abort": "os.abort()",
+    "a fault in C code": "import ctypes; ctypes.string_at(0)",
+}
+NOT_ITS_END = {
+    "kill -9": "os.kill(os.getpid(), 9)",
+    "SIGTERM": "os.kill(os.getpid(), 15)",
+    "an interrupt": "import signal; signal.signal(2, signal.SIG_DFL); os.kill(os.getpid(), 2)",
+    "claw's own exit": "import posix; posix._exit(7)",
+    "a forked child that exits": "(os.fork() or os._exit(7)) and os.wait() and os.kill(os.getpid(), 9)",
+}
+
+
+def die(folder: Path, code: str) -> None:
+    """Run a process that dies by ``code`` while it loads ``bomb``."""
+    script = f"""
+import os
+from pathlib import Path
+from claw.host.health import PluginHealth
+with PluginHealth(Path({str(folder)!r})).guard("bomb"):
+    {code}
+"""
+    ran = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
+    assert ran.returncode, ran.stderr
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_process_that_a_plugin_ends_is_a_crash_of_the_plugin(folder, bomb, end):
+    die(folder, ENDS[end])
+
+    assert PluginHealth(folder).failures()["bomb"].kind == CRASHED
+    PluginHealth(folder).count_crashes({"bomb": bomb})
+    assert PluginHealth(folder).failures()["bomb"].times == 1
+
+
+@pytest.mark.parametrize("end", NOT_ITS_END)
+def test_a_process_that_is_ended_while_a_plugin_loads_says_nothing_about_the_plugin(folder, bomb, end):
+    for _ in range(3):
+        die(folder, NOT_ITS_END[end])
+
+        assert PluginHealth(folder).failures() == {}
+        PluginHealth(folder).count_crashes({"bomb": bomb})
+    assert PluginHealth(folder).failures() == {}
+    assert not list(folder.glob(".starting-*"))
+
+
+def test_after_a_plugin_is_loaded_its_exit_is_no_crash_of_loading(folder, bomb):
+    script = f"""
+import os
+from pathlib import Path
+from claw.host.health import PluginHealth
+with PluginHealth(Path({str(folder)!r})).guard("bomb"):
+    from os import _exit
+with PluginHealth(Path({str(folder)!r})).guard("other"):
+    pass
+_exit(7)
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 7
+    assert PluginHealth(folder).failures() == {}
+
+
 def test_a_process_that_dies_while_a_plugin_loads_is_a_crash_of_it(folder, bomb):
     for count in (1, 2):
         crash(folder)

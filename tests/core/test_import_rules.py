@@ -303,7 +303,7 @@ BUDGETS = {
     "claw.cli": 1046,
     "claw.config": 2167,
     "claw.contracts": 1614,
-    "claw.host": 2583,
+    "claw.host": 2613,
     "claw.policy": 1078,
     "claw.security": 1590,
     "claw.storage": 1370,

@@ -7,7 +7,9 @@ passed, or the operator asks (``claw plugins retry``). Every other failure is tr
 that loads, and of which a part cannot be used, has a record too (NOTED).
 
 A plugin can end the process (``os._exit``, a crash in C), and no host in that process can record it. So a note names the
-plugin while it is being loaded; a note that a dead process left is a crash (DESIGN section 5).
+plugin while it is being loaded, and the end itself adds its cause to the note: ``os._exit`` is wrapped meanwhile, and
+faulthandler writes there. A note with a cause that a dead process left is a crash. One without is none: a process that
+was killed, stopped or that lost power while it loaded a plugin says nothing about the plugin.
 """
 
 import json
@@ -15,11 +17,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from claw.config.source import find_config
 from claw.contracts.errors import ClawError
@@ -122,8 +124,8 @@ class PluginHealth:
         """Return plugin id → its last failure. Nothing is written: notes of dead processes are only counted."""
         rows = self._read().items()
         found = {id: one for id, one in rows if not one.config or one.config == self._config_digest()}
-        for plugin in map(_read_note, self._notes_of_dead_processes()):
-            if plugin:
+        for plugin, cause in map(_read_note, self._notes_of_dead_processes()):
+            if cause:
                 found[plugin] = self._crash(plugin, found.get(plugin))
         self._recorded = set(found)
         return found
@@ -135,12 +137,14 @@ class PluginHealth:
 
         note = self._folder / f"{_NOTE}{os.getpid()}"
         is_temporary = not self._folder.is_dir()  # a command that changes nothing leaves no folder behind
-        with suppress(OSError, ClawError):
-            SYSTEM_DISK.make_folder(self._folder)
-            SYSTEM_DISK.write_note(note, plugin.encode())
         _open_notes.add(note)
         try:
-            yield
+            with ExitStack() as recorder:
+                with suppress(OSError, ClawError):
+                    SYSTEM_DISK.make_folder(self._folder)
+                    SYSTEM_DISK.write_note(note, f"{plugin}\n".encode())
+                    recorder.enter_context(_records_own_end(note))
+                yield
         finally:
             _open_notes.discard(note)
             with suppress(OSError):  # the folder cannot be made, or another process uses it by now
@@ -149,9 +153,10 @@ class PluginHealth:
                     self._folder.rmdir()
 
     def count_crashes(self, installed: "Mapping[str, InstalledPlugin]") -> None:
-        """Record a crash for each note that a dead process left."""
+        """Record a crash for each note with a cause that a dead process left."""
         for note in self._notes_of_dead_processes():
-            if (plugin := _read_note(note)) in installed:
+            plugin, cause = _read_note(note)
+            if cause and plugin in installed:
                 digest, before = files_digest(installed[plugin]), self._read().get(plugin)
                 failure = self._crash(plugin, before if before and before.digest == digest else None)
                 self.record(replace(failure, digest=digest))
@@ -290,11 +295,44 @@ def show_traceback(why: BaseException) -> None:
         traceback.print_exception(why)
 
 
-def _read_note(note: Path) -> str:
+@contextmanager
+def _records_own_end(note: Path) -> Iterator[None]:
+    """Add a line to the note if the process ends itself meanwhile: by ``os._exit``, or by a fault in C code.
+
+    claw's own exits call ``posix._exit``, and a child process that plugin code forks is not this process.
+    """
+    import faulthandler  # most commands load no plugin
+
+    process, leave = os.getpid(), os._exit
+
+    def recorded(status: int) -> NoReturn:
+        if note in _open_notes and os.getpid() == process:
+            os.write(file.fileno(), b"os._exit\n")
+        leave(status)
+
+    with note.open("ab", buffering=0) as file:
+        watches_faults = (
+            not faulthandler.is_enabled()
+        )  # else the operator or a test reads its output elsewhere
+        os._exit = recorded
+        if watches_faults:
+            faulthandler.enable(file, all_threads=False)
+        try:
+            yield
+        finally:
+            if watches_faults:
+                faulthandler.disable()
+            if os._exit is recorded:
+                os._exit = leave
+
+
+def _read_note(note: Path) -> tuple[str, str]:
+    """Return the plugin of a note, and the cause of the end of its process; empty when it did not end by itself."""
     try:
-        return note.read_text(encoding="utf-8", errors="replace").strip()
+        plugin, _, cause = note.read_text(encoding="utf-8", errors="replace").partition("\n")
     except OSError:
-        return ""
+        return "", ""
+    return plugin.strip(), cause.strip()
 
 
 def _is_running(pid: int) -> bool:

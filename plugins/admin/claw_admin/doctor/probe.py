@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from claw import t
 from claw.runtime import (
+    CRASHED,
     HUNG,
     MAX_CRASHES,
     InstalledPlugin,
@@ -92,8 +93,8 @@ def _run_probe(plugin: str) -> ProbeResult:
             seen = msgspec.json.decode(Path(folder, _FILE).read_bytes(), type=ProbeResult)
         except OSError:
             why = t("the process ended with code {code}", code=done.returncode)
-            if failure:
-                failure = replace(failure, cause=why, times=MAX_CRASHES)
+            failure = failure or LoadFailure(plugin, CRASHED, "import", "")
+            failure = replace(failure, cause=why, times=MAX_CRASHES)
             return ProbeResult(fault=("import", why, ""), failure=failure)
     roots = parse_import_times(log.partition(_MARK)[2].partition(_END)[0].splitlines())
     total = sum(root.ms for root, _ in roots)

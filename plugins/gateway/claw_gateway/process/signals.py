@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import posix
 import signal
 import threading
 from contextlib import suppress
@@ -49,7 +50,9 @@ class SignalHandlers:
             return  # timeout(1) signals the process and its group: that is one request
         self.stop_count, self._asked_at = self.stop_count + 1, now
         if self.stop_count > 1:
-            os._exit(128 + number)
+            posix._exit(
+                128 + number
+            )  # not os._exit: an exit of claw itself is no crash of a plugin that loads
         exit_after(self._stop_seconds)
         self._set(self._stop)
 
@@ -69,6 +72,6 @@ class SignalHandlers:
 
 def exit_after(seconds: float, code: int = 0) -> None:
     """End the process after ``seconds`` at the latest, also when a plugin's thread blocks it."""
-    timer = threading.Timer(seconds, os._exit, (code,))
+    timer = threading.Timer(seconds, posix._exit, (code,))
     timer.daemon = True
     timer.start()
