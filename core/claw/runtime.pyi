@@ -210,6 +210,7 @@ from claw.host.discovery import (
     use_configured_locale as use_configured_locale,
 )
 from claw.host.health import (
+    CRASHED as CRASHED,
     HUNG as HUNG,
     MAX_CRASHES as MAX_CRASHES,
     LoadFailure as LoadFailure,

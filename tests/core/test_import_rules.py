@@ -249,7 +249,7 @@ LAZY_IMPORTS = {
         "claw.__main__": "claw claw.cli.errors claw.cli.main claw.cli.plugin_list claw.host.overlay os",
         "claw.cli.errors": "claw.cli.usage_errors claw.security.redaction traceback",
         "claw.host.discovery": "claw.host.integrity claw.storage.database claw.storage.files",
-        "claw.host.health": "claw.storage.database claw.storage.files hashlib sqlite3 traceback",
+        "claw.host.health": "claw.storage.database claw.storage.files faulthandler hashlib sqlite3 traceback",
         "claw.host.integrity": "tomllib",
         "claw.host.manifest": "importlib importlib.metadata",
         "claw.host.overlay": "claw claw.contracts.errors claw.storage.files fcntl pathlib",
