@@ -317,7 +317,7 @@ BUDGETS = {
     "claw_context": 1589,
     "claw_discord": 2504,
     "claw_feishu": 4688,
-    "claw_gateway": 4710,
+    "claw_gateway": 4713,
     "claw_google": 471,
     "claw_http": 1347,
     "claw_http_sdk": 302,
