@@ -12,7 +12,7 @@ import pytest
 from claw.contracts.errors import BusyError, ClawError
 from claw.storage.clock import Clock
 from claw.storage.database import Database
-from claw.storage.files import Disk, Lock, append, make_folder, replace_file
+from claw.storage.files import Disk, Lock, append, cannot_write, make_folder, replace_file
 
 NOON = Clock(now=lambda: 1_772_366_400.0)  # 2026-03-01T12:00:00Z
 
@@ -269,6 +269,19 @@ def test_a_state_that_another_keeps_locked_or_that_broke_is_an_error_for_people(
         database.read("SELECT * FROM nowhere")
     assert error.value.where == str(tmp_path / "state.db") and "Move the file elsewhere" in error.value.fix
     database.close()
+
+
+@pytest.mark.parametrize(
+    ("cause", "fix"),
+    [
+        (errno.ENOSPC, "Free some space, then try again"),
+        (errno.EACCES, "Correct the permissions of this folder, or set CLAW_HOME to one that you can write"),
+        (errno.EROFS, "Correct the permissions of this folder, or set CLAW_HOME to one that you can write"),
+        (errno.EIO, "Free some space or correct the permissions of this folder, then try again"),
+    ],
+)
+def test_a_refused_write_has_the_fix_of_its_cause(tmp_path, cause, fix):
+    assert cannot_write(tmp_path, OSError(cause, os.strerror(cause))).fix == fix
 
 
 def test_nobody_is_advised_to_move_a_state_away_that_only_found_no_space(tmp_path):

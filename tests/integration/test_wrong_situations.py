@@ -34,7 +34,14 @@ def closed_port() -> Iterator[int]:
 
 FILES = [
     ("agents:\n\tdefaults: {}\n", "chat hi", 3, [":2: column 1: the line is indented with a tab. Indent with spaces"]),
-    ("agents: {\nlocale: en\n", "chat hi", 3, ["is not valid YAML (did not find expected ',' or '}'). Correct the line"]),
+    (
+        "locale: en\nagents: {list: [{id: a}]\nworkspace: x\n", "chat hi", 3,
+        [":2: column 9: the bracket that opens here is never closed. Close it with } or ]"],
+    ),
+    (
+        "agents: {\n  locale: en\n  list: []\n}\n", "chat hi", 3,
+        [":3: column 7: is not valid YAML (did not find expected ',' or '}'). Correct the line"],
+    ),
     (
         "agents:\n  defaults:\n    modle: x/y\n", "chat hi", 3,
         [":3: agents.defaults.modle: is not a known key. Did you mean model?"],
@@ -74,6 +81,22 @@ def test_a_wrong_file_or_option_is_named_with_its_fix(
     said = machine.claw(*words.split())
     assert (said.code, said.out) == (code, "")
     assert [part for part in parts if part not in said.line] == [], said.line
+
+
+@pytest.mark.parametrize(("more", "provided"), [("", "one"), (", backend: cage", "cage")])
+def test_a_missing_sandbox_is_named(machine: Machine, more: str, provided: str) -> None:
+    machine.configured(f"sandbox: {{mode: all{more}}}\n")
+    [*_, last] = machine.claw("chat", "hi").err.splitlines()
+    assert f"this agent runs in a sandbox, and no installed plugin provides {provided}. install a" in last
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a place where even root can create no folder")
+@pytest.mark.parametrize("words", ["config set locale en", "gateway start", "init"])
+def test_a_home_that_cannot_be_created_is_said_with_its_cause(machine: Machine, words: str) -> None:
+    said = machine.claw(*words.split(), home=Path("/proc/claw"))
+    assert said.code == 1
+    assert "/proc/claw: cannot write: No such file or directory." in said.line
+    assert "Correct the permissions of this folder, or set CLAW_HOME to one that you can write" in said.line
 
 
 SERVICES: list[tuple[str, ServiceReply, dict[str, Any], list[str]]] = [

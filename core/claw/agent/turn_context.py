@@ -229,12 +229,12 @@ async def _sandbox_of(agent: Agent, route: Route, runtime: Runtime) -> Sandbox |
                 continue
             runtime.tested_sandboxes.add(name)
         return sandbox
-    problem = "this agent runs in a sandbox, and no sandbox {wanted} is installed"
+    problem = "this agent runs in a sandbox, and no installed plugin provides {wanted}"
     raise ClawError(
         "this agent runs in a sandbox, and none works here: {why}" if faults else problem,
         where="sandbox.mode",
         fix="install a plugin that provides one, or set sandbox.mode: off",
-        wanted=settings.backend or "",
+        wanted=settings.backend or t("one"),
         why="; ".join(faults),
     )
 

@@ -120,11 +120,8 @@ def _check_text(text: str) -> None:
     if not text.strip():
         raise _ParseError("the file is empty", "Write a key into it, or delete it")
     if found := _CONFLICT.search(text):
-        problem, fix = (
-            "the file contains a merge conflict marker",
-            "Resolve the conflict and delete the markers",
-        )
-        raise _ParseError(problem, fix, (text.count("\n", 0, found.start()) + 1, 1))
+        problem, at = "the file contains a merge conflict marker", (text.count("\n", 0, found.start()) + 1, 1)
+        raise _ParseError(problem, "Resolve the conflict and delete the markers", at)
 
 
 class _Builder:
@@ -253,6 +250,9 @@ def _yaml_error(cause: Any, text: str) -> _ParseError:
         if re.match(r" *\t", line) and line.strip():
             at = number, line.index("\t") + 1
             return _ParseError("the line is indented with a tab", "Indent with spaces", at)
+    if (opened := cause.context_mark) and sum(map(text.count, "{[")) > sum(map(text.count, "}]")):
+        at = opened.line + 1, opened.column + 1
+        return _ParseError("the bracket that opens here is never closed", "Close it with }} or ]", at)
     at = mark.line + 1, mark.column + 1
     return _ParseError("is not valid YAML ({cause})", "Correct the line", at, cause=cause.problem or "syntax")
 

@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     import sqlite3
 
 
-from claw.storage.files import SYSTEM_DISK, Disk, cannot_write
+from claw.storage.files import SYSTEM_DISK, UNKNOWN_CAUSE, Disk, cannot_write
 
 _CACHE_SECONDS, _CACHE_MAX = 1.0, 1000  # age and number of cached query results
-_ROOM = "Free some space or correct the permissions of this folder, then try again"
 _NO_DATABASE = (
     "{path} is not a database and was moved to {place}. Sessions are found again, everything "
     "else starts empty"
@@ -177,7 +176,7 @@ class Database:
                 yield connection
             except connection.DatabaseError as refused:
                 code = getattr(refused, "sqlite_errorcode", 0) & 0xFF
-                fix = _ROOM if code in _OUTSIDE_CAUSES else _MOVE
+                fix = UNKNOWN_CAUSE if code in _OUTSIDE_CAUSES else _MOVE
                 raise ClawError(
                     "the state cannot be used: {reason}", where=str(self.path), fix=fix, reason=refused
                 ) from refused

@@ -4,6 +4,7 @@
 ``append``, ``replace``, ``make_folder`` and ``set_aside`` below are those of the real disk.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -19,7 +20,11 @@ from pathlib import Path
 from claw.contracts.errors import BusyError, ClawError
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 
-_ROOM = "Free some space or correct the permissions of this folder, then try again"
+UNKNOWN_CAUSE = "Free some space or correct the permissions of this folder, then try again"
+_PERMISSIONS = "Correct the permissions of this folder, or set CLAW_HOME to one that you can write"
+_FIXES = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Free some space, then try again") | dict.fromkeys(
+    (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR), _PERMISSIONS
+)
 _TRIES, _PAUSE_SECONDS = 3, 0.005  # to take a lock
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has fsync alone
 
@@ -144,7 +149,8 @@ def dated_name(path: Path, tag: str, clock: Clock = SYSTEM_CLOCK) -> Path:
 def cannot_write(path: Path, refused: OSError) -> ClawError:
     """Return an error for people that says why the disk refused."""
     reason = refused.strerror or str(refused)
-    return ClawError("cannot write: {reason}", where=str(path), fix=_ROOM, reason=reason)
+    fix = _FIXES.get(refused.errno or 0, UNKNOWN_CAUSE)
+    return ClawError("cannot write: {reason}", where=str(path), fix=fix, reason=reason)
 
 
 def cannot_open_session(path: Path, refused: OSError) -> ClawError:
@@ -165,12 +171,8 @@ def file_state(fd: int) -> tuple[int, ...]:
 
 
 SYSTEM_DISK = Disk()
-append, replace_file, make_folder, set_aside = (
-    SYSTEM_DISK.append,
-    SYSTEM_DISK.replace,
-    SYSTEM_DISK.make_folder,
-    SYSTEM_DISK.set_aside,
-)
+append, replace_file = SYSTEM_DISK.append, SYSTEM_DISK.replace
+make_folder, set_aside = SYSTEM_DISK.make_folder, SYSTEM_DISK.set_aside
 
 
 class Lock:
