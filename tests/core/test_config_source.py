@@ -71,7 +71,7 @@ def test_a_word_without_quotes_means_what_yaml_1_2_says(written: str, meant: obj
         ("a: !!python/name:os.system\n", 1, "tag"),
         ("a: 1\n---\nb: 2\n", 2, "second document"),
         ("- a\n", 1, "mapping"),
-        ("a: [1\n", 2, "YAML"),
+        ("a: [1\n", 1, "never closed"),
         ("? [a]\n: 1\n", 1, "key must be a string"),
     ],
 )
