@@ -1,11 +1,11 @@
-"""Ten minutes of refusals on any subset of keys: few requests, no turn lost, well again within 30 seconds."""
+"""Ten minutes of refusals on any subset of keys: few requests, no turn lost, healthy within 30 seconds."""
 
 import itertools
 
 import pytest
-from rigs.storm import BEFORE_SECONDS, STORM_SECONDS, Weather, rage, storms, subsets
+from rigs.storm import BEFORE_SECONDS, STORM_SECONDS, Storm, count_requests, run_storm, subsets
 
-HOUSES = (
+KEY_COUNTS_BY_PROVIDER = (
     (("a", 1),),
     (("a", 3),),
     (("a", 2), ("b", 1)),
@@ -16,12 +16,14 @@ END = BEFORE_SECONDS + STORM_SECONDS
 LONGEST_CALL = 5.0
 
 
-def weathers(kind: str, wait_seconds: float, full: bool) -> list[Weather]:
-    """One in thirteen of them, or all: gateways, what the service asks for, how many people write, who refuses."""
+def storm_cases(kind: str, wait_seconds: float, full: bool) -> list[Storm]:
+    """One combination in 13, or all: keys per provider, Retry-After, messages per minute, failing keys."""
     all_of_them = [
-        Weather(harness, sick, kind, after, rate, wait_seconds, seed)
-        for seed, (harness, after, rate) in enumerate(itertools.product(HOUSES, (None, 5.0), PER_MINUTE))
-        for sick in subsets(harness)
+        Storm(key_counts, failing, kind, after, rate, wait_seconds, seed)
+        for seed, (key_counts, after, rate) in enumerate(
+            itertools.product(KEY_COUNTS_BY_PROVIDER, (None, 5.0), PER_MINUTE)
+        )
+        for failing in subsets(key_counts)
         if after is None or kind == "429"
     ]
     return all_of_them if full else all_of_them[::13]
@@ -29,24 +31,24 @@ def weathers(kind: str, wait_seconds: float, full: bool) -> list[Weather]:
 
 @pytest.mark.parametrize("kind", ["429", "529", "503"])
 def test_a_storm_costs_few_requests_and_whoever_waits_is_answered(kind: str, full: bool) -> None:
-    for weather in weathers(kind, 900.0, full):
-        seen = rage(weather)
-        requests, ideal = storms(seen, weather)
+    for storm in storm_cases(kind, 900.0, full):
+        result = run_storm(storm)
+        requests, ideal = count_requests(result, storm)
 
-        assert requests <= 2 * ideal, f"{requests} requests where {ideal} would have done: {weather}"
-        assert (seen.lost, seen.refused) == ([], []), weather
-        assert len(seen.answered) == len(seen.begun)
-        late = [at for begun, at in seen.answered if at > max(begun, END + 30) + LONGEST_CALL]
-        assert late == [], f"not well again within 30 s: {weather}"
+        assert requests <= 2 * ideal, f"{requests} requests where {ideal} would have done: {storm}"
+        assert (result.lost, result.refused) == ([], []), storm
+        assert len(result.answered) == len(result.begun)
+        late = [at for begun, at in result.answered if at > max(begun, END + 30) + LONGEST_CALL]
+        assert late == [], f"not healthy within 30 s: {storm}"
 
 
 @pytest.mark.parametrize("kind", ["429", "529", "503"])
 def test_who_may_not_wait_so_long_is_told_why_there_is_no_answer(kind: str, full: bool) -> None:
-    for weather in weathers(kind, 120.0, full):
-        seen = rage(weather)
-        requests, ideal = storms(seen, weather)
+    for storm in storm_cases(kind, 120.0, full):
+        result = run_storm(storm)
+        requests, ideal = count_requests(result, storm)
 
         assert requests <= 2 * ideal
-        assert seen.lost == []
-        assert len(seen.answered) + len(seen.refused) == len(seen.begun)
-        assert all(at - begun < 120 + LONGEST_CALL for begun, at in seen.answered)
+        assert result.lost == []
+        assert len(result.answered) + len(result.refused) == len(result.begun)
+        assert all(at - begun < 120 + LONGEST_CALL for begun, at in result.answered)

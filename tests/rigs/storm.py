@@ -1,6 +1,6 @@
-"""A storm: services that refuse for ten minutes, on a clock of our own, while people go on writing.
+"""Simulation of model services that refuse requests for ten minutes while messages keep arriving.
 
-The time of the loop is simulated: whoever sleeps is woken at once, and the clock says that it was later.
+The time of the event loop is simulated: a task that sleeps is resumed at once, and the clock is advanced.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ PROBE_SECONDS = 20.0
 
 
 class _Selector(selectors.SelectSelector):
-    """Waits for nothing: the time that it should wait has passed when it returns."""
+    """A selector that returns at once and advances the time by its timeout."""
 
     passed = 0.0
 
     def select(self, timeout: float | None = None) -> Any:
-        assert timeout is not None, "nothing is left that could happen"
+        assert timeout is not None, "no task can make progress"
         found = super().select(0)
         if not found:
             self.passed += max(0.0, timeout)
@@ -46,7 +46,7 @@ class _Selector(selectors.SelectSelector):
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time passes as fast as there is nothing to do."""
+    """An event loop that advances its time whenever no task is ready."""
 
     def __init__(self) -> None:
         self._selected = _Selector()
@@ -57,19 +57,19 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
 
 @dataclass(frozen=True)
-class Weather:
-    """One storm.
+class Storm:
+    """One combination of failures.
 
-    :param providers: name → how many keys; each serves one model and follows the one before it.
-    :param sick: the keys that refuse, ``(provider, number)``.
-    :param kind: how: 429, 529, 503.
-    :param retry_after: what the service asks for; None = it does not say.
-    :param turns: how many are begun in a minute.
-    :param wait_seconds: what a turn may wait.
+    :param providers: name → number of keys; each provider serves one model and is the fallback of the one before.
+    :param failing: the keys that refuse, ``(provider, number)``.
+    :param kind: the HTTP status: 429, 529, 503.
+    :param retry_after: seconds in ``Retry-After``; None = the header is missing.
+    :param turns: turns that begin per minute.
+    :param wait_seconds: the longest wait of a turn for a key.
     """
 
     providers: tuple[tuple[str, int], ...]
-    sick: frozenset[tuple[str, int]]
+    failing: frozenset[tuple[str, int]]
     kind: str
     retry_after: float | None
     turns: float
@@ -78,11 +78,14 @@ class Weather:
 
 
 @dataclass
-class Seen:
+class StormResult:
     """The result of a storm.
 
-    :param requests: moments of requests. ``answered``: when each turn that was answered began, and when it was.
-    :param refused: what turns said that ended without an answer. ``lost``: those that did not even say that.
+    :param requests: the times of all requests.
+    :param begun: the times at which turns began.
+    :param answered: begin and end of each turn that got an answer.
+    :param refused: error messages of the turns that failed with a ProviderError.
+    :param lost: turns that ended in any other way.
     """
 
     requests: list[float] = field(default_factory=list)
@@ -93,10 +96,14 @@ class Seen:
 
 
 class _Service:
-    """A model service under that weather."""
+    """A model service during that storm."""
 
-    def __init__(self, name: str, keys: int, weather: Weather, seen: Seen, dice: random.Random) -> None:
-        self.name, self._keys, self._weather, self._seen, self._dice = name, keys, weather, seen, dice
+    def __init__(self, name: str, keys: int, storm: Storm, result: StormResult, rng: random.Random) -> None:
+        self.name = name
+        self._keys = keys
+        self._storm = storm
+        self._result = result
+        self._rng = rng
 
     def credentials(self) -> tuple[Credential, ...]:
         return tuple(Credential(str(at), f"sk-{at}") for at in range(self._keys))
@@ -106,76 +113,76 @@ class _Service:
 
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         now = asyncio.get_running_loop().time
-        self._seen.requests.append(now())
-        await asyncio.sleep(self._dice.uniform(0.1, 1.0))
+        self._result.requests.append(now())
+        await asyncio.sleep(self._rng.uniform(0.1, 1.0))
         assert request.credential is not None
-        storms = BEFORE_SECONDS <= now() < BEFORE_SECONDS + STORM_SECONDS
-        if storms and (self.name, int(request.credential.name)) in self._weather.sick:
-            asked = self._weather.retry_after
+        refuses = BEFORE_SECONDS <= now() < BEFORE_SECONDS + STORM_SECONDS
+        if refuses and (self.name, int(request.credential.name)) in self._storm.failing:
+            asked = self._storm.retry_after
             headers = {} if asked is None else {"retry-after": f"{asked:g}"}
-            text = "overloaded" if self._weather.kind == "529" else "not now"
-            raise provider_error(self.name, status=STATUS[self._weather.kind], text=text, headers=headers)
+            text = "overloaded" if self._storm.kind == "529" else "not now"
+            raise provider_error(self.name, status=STATUS[self._storm.kind], text=text, headers=headers)
         yield TextDelta("fine")
-        await asyncio.sleep(self._dice.uniform(0.5, 3.0))
+        await asyncio.sleep(self._rng.uniform(0.5, 3.0))
         yield Finished(says("fine"))
 
 
-def rage(weather: Weather) -> Seen:
-    """Let it storm, and see."""
+def run_storm(storm: Storm) -> StormResult:
+    """Simulate one storm."""
     with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
-        return runner.run(_rage(weather))
+        return runner.run(_run(storm))
 
 
-async def _rage(weather: Weather) -> Seen:
-    seen, dice = Seen(), random.Random(weather.seed)
+async def _run(storm: Storm) -> StormResult:
+    result, rng = StormResult(), random.Random(storm.seed)
     now = asyncio.get_running_loop().time
     keys = KeyPool(None, Clock(lambda: 1_800_000_000 + now(), now))
     services: dict[str, Any] = {
-        name: _Service(name, count, weather, seen, dice) for name, count in weather.providers
+        name: _Service(name, count, storm, result, rng) for name, count in storm.providers
     }
-    models = [ModelRef(name, "m") for name, _ in weather.providers]
+    models = [ModelRef(name, "m") for name, _ in storm.providers]
 
     async def turn(number: int) -> None:
-        selection = KeySelection(keys, wait_seconds=weather.wait_seconds)
-        options = ModelOptions(session_key=f"s{number % 16}", notice=_nobody)
+        selection = KeySelection(keys, wait_seconds=storm.wait_seconds)
+        options = ModelOptions(session_key=f"s{number % 16}", notice=_ignore)
         ask = with_fallback(models, services, Request("", SystemPrompt(""), ()), selection, options)
         begun = now()
-        seen.begun.append(begun)
+        result.begun.append(begun)
         try:
             async for event in ask((), "auto"):
                 if isinstance(event, Finished):
-                    seen.answered.append((begun, now()))
+                    result.answered.append((begun, now()))
                     return
-            seen.lost.append("it ended without an answer")
+            result.lost.append("it ended without an answer")
         except ProviderError as why:
-            seen.refused.append(str(why))
+            result.refused.append(str(why))
         except Exception as why:
-            seen.lost.append(repr(why))
+            result.lost.append(repr(why))
 
     async with asyncio.TaskGroup() as group:
         number = 0
         while now() < BEFORE_SECONDS + STORM_SECONDS + AFTER_SECONDS:
             group.create_task(turn(number))
             number += 1
-            await asyncio.sleep(dice.expovariate(weather.turns / 60))
-    return seen
+            await asyncio.sleep(rng.expovariate(storm.turns / 60))
+    return result
 
 
-async def _nobody(text: str) -> None:
+async def _ignore(text: str) -> None:
     pass
 
 
-def storms(seen: Seen, weather: Weather) -> tuple[int, float]:
-    """Requests in the storm, and what would have been needed: one for each turn and one probe for each provider and
-    twenty seconds."""
+def count_requests(result: StormResult, storm: Storm) -> tuple[int, float]:
+    """Count the requests in the storm, and those an ideal client sends: one per turn, and one probe per provider
+    every 20 seconds."""
     begin, end = BEFORE_SECONDS, BEFORE_SECONDS + STORM_SECONDS
-    turns = sum(begin <= at < end for at in seen.begun)
-    probes = len(weather.providers) * (STORM_SECONDS / PROBE_SECONDS)
-    return sum(begin <= at < end for at in seen.requests), turns + probes
+    turns = sum(begin <= at < end for at in result.begun)
+    probes = len(storm.providers) * (STORM_SECONDS / PROBE_SECONDS)
+    return sum(begin <= at < end for at in result.requests), turns + probes
 
 
 def subsets(providers: Sequence[tuple[str, int]]) -> list[frozenset[tuple[str, int]]]:
-    """All sets of keys that may refuse, but none."""
+    """Return all non-empty sets of keys."""
     every = [(name, at) for name, count in providers for at in range(count)]
     return [
         frozenset(key for at, key in enumerate(every) if number >> at & 1)

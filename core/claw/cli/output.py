@@ -44,7 +44,7 @@ def utc_time(at: float) -> str:
 
 def printable(text: str) -> str:
     """Replace what cannot be printed in a text that came from outside."""
-    return "".join(reply if reply.isprintable() else "?" for reply in text)
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def on_terminal() -> bool:

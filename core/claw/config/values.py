@@ -255,7 +255,7 @@ def origin_of(address: str) -> str:
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
         host, port, parts = "", None, urlsplit("")
-    strange = any(reply.isspace() or reply == "\\" for reply in text)
+    strange = any(char.isspace() or char == "\\" for char in text)
     strange = strange or (bare and "." not in host and port is None and not is_loopback(host))
     if not host or parts.scheme not in ("https", "http") or strange:
         raise UsageError("this is not an HTTP address", fix="write it as https://host or http://host:port")

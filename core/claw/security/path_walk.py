@@ -322,4 +322,4 @@ def printable_path(path: str) -> str:
     """Make a path printable: no lone surrogates, no control characters, limited length."""
     text = path if len(path) <= 300 else f"{path[:300]}…"
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return "".join(reply if reply.isprintable() else ascii(reply)[1:-1] for reply in text)
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -37,14 +37,14 @@ def visible(text: str) -> str:
     Line ends and tabs stay; a run of blanks that could push text out of sight is replaced by its length.
     """
     counted = _LONG_RUN.sub(lambda run: f"⟨{len(run[0])} × U+{ord(run[0][0]):04X}⟩", text)
-    return "".join(reply if _is_visible(reply) else f"⟨U+{ord(reply):04X}⟩" for reply in counted)
+    return "".join(char if _is_visible(char) else f"⟨U+{ord(char):04X}⟩" for char in counted)
 
 
-def _is_visible(reply: str) -> bool:
-    if reply in _VISIBLE_BLANKS:
+def _is_visible(char: str) -> bool:
+    if char in _VISIBLE_BLANKS:
         return True
-    selector = 0xFE00 <= ord(reply) <= 0xFE0F or 0xE0100 <= ord(reply) <= 0xE01EF
-    return unicodedata.category(reply) not in _HIDDEN and reply not in _INVISIBLE and not selector
+    selector = 0xFE00 <= ord(char) <= 0xFE0F or 0xE0100 <= ord(char) <= 0xE01EF
+    return unicodedata.category(char) not in _HIDDEN and char not in _INVISIBLE and not selector
 
 
 def can_allow_always(tool: str, arguments: Mapping[str, Any]) -> bool:

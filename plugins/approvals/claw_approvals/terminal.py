@@ -75,7 +75,7 @@ async def read_key(fd: int, meanings: Mapping[str, str], show: Callable[[], None
 
     def read() -> None:
         typed = os.read(fd, 64).decode("utf-8", "replace").lower() or "\x04"
-        meant = next((meanings[reply] for reply in typed if reply in meanings), "")
+        meant = next((meanings[char] for char in typed if char in meanings), "")
         if meant and not answer.done():
             answer.set_result(meant)
 

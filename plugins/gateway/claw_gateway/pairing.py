@@ -180,7 +180,7 @@ class Pairing:
                 fix="Try again in {minutes:minute|minutes}",
                 minutes=minutes,
             )
-        wanted = "".join(reply for reply in code.upper() if reply not in " -")
+        wanted = "".join(char for char in code.upper() if char not in " -")
         if not wanted:
             raise UsageError(
                 "the code is blank", fix="claw pairing list shows pending requests and their codes"
@@ -211,7 +211,5 @@ def _printable(name: str) -> str:
     """Return a name that an unknown sender chose without characters that steer a terminal or change text
     direction.
     """
-    shown = "".join(
-        reply for reply in name if unicodedata.category(reply) not in ("Cc", "Cf", "Zl", "Zp", "Cs")
-    )
+    shown = "".join(char for char in name if unicodedata.category(char) not in ("Cc", "Cf", "Zl", "Zp", "Cs"))
     return " ".join(shown.split())[:_NAME_CHARS]

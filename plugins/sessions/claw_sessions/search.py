@@ -113,8 +113,8 @@ def _span(text: str, word: str) -> tuple[int, int]:
     plain = normalised(text)
     places: Sequence[int] = range(len(text))
     if len(plain) != len(text):
-        replies = [normalised(reply) for reply in text]
-        plain = "".join(replies)
-        places = [place for place, reply in enumerate(replies) for _ in reply]
+        folded = [normalised(char) for char in text]
+        plain = "".join(folded)
+        places = [place for place, char in enumerate(folded) for _ in char]
     at = plain.find(word)
     return (places[at], places[at + len(word) - 1] + 1) if at >= 0 else (0, 0)

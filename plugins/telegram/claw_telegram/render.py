@@ -217,4 +217,4 @@ def _cell(node: "SyntaxTreeNode") -> str:
 
 def _width(text: str) -> int:
     """Return the width in a monospaced font, where East Asian wide characters take two columns."""
-    return sum(2 if unicodedata.east_asian_width(reply) in "WF" else 1 for reply in text)
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)

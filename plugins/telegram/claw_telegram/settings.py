@@ -107,7 +107,7 @@ def _account(name: str, section: TelegramSettings, config: PluginConfig, count: 
             problem = "webhook mode needs a secret, otherwise anyone could post: the channel does not start"
             raise ConfigError(f"{key}.webhookSecret", problem, _WEBHOOK_SECRET_FIX)
         if len(secret) > 256 or not all(
-            reply.isascii() and (reply.isalnum() or reply in "_-") for reply in secret
+            char.isascii() and (char.isalnum() or char in "_-") for char in secret
         ):
             problem = "Telegram does not accept this webhook secret"
             raise ConfigError(f"{key}.webhookSecret", problem, _WEBHOOK_SECRET_FIX)

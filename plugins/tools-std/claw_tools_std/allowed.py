@@ -60,15 +60,15 @@ class _Filter:
                 texts += 1
         return texts <= self.texts
 
-    def _cluster(self, replies: str, rest: list[str]) -> bool:
-        for place, reply in enumerate(replies):
-            if reply in self.valued:
-                if replies[0].isdigit():  # head -5c FILE, tail -5c FILE: a number, its unit, and a file
+    def _cluster(self, chars: str, rest: list[str]) -> bool:
+        for position, char in enumerate(chars):
+            if char in self.valued:
+                if chars[0].isdigit():  # head -5c FILE, tail -5c FILE: a number, its unit, and a file
                     return False
-                if place + 1 == len(replies):  # its value is the next word
+                if position + 1 == len(chars):  # its value is the next word
                     return bool(rest and rest.pop(0))
                 return True
-            if reply not in self.flags:
+            if char not in self.flags:
                 return False
         return True
 

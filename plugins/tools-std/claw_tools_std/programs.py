@@ -116,7 +116,7 @@ def asked_for(line: str, context: ToolContext) -> ShellCommand:
     try:
         words = split_single_command(line)
     except ToolError:
-        if not line.strip() or any(ord(reply) < 0x20 and reply not in "\n\t" for reply in line):
+        if not line.strip() or any(ord(char) < 0x20 and char not in "\n\t" for char in line):
             raise
         return _through_shell(line, context)
     return ShellCommand(tuple(words), _resolved(words[0], context))

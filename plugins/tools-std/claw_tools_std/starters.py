@@ -39,7 +39,7 @@ class _Options:
         name = word.partition("=")[0]
         if name.startswith("--"):
             return len(name) > 2 and any(option.startswith(name) for option in self.long)
-        cluster = len(word) > 1 and word[0] == "-" and any(reply in self.short for reply in word[1:])
+        cluster = len(word) > 1 and word[0] == "-" and any(char in self.short for char in word[1:])
         return cluster or bool(self.words and re.fullmatch(self.words, word))
 
 

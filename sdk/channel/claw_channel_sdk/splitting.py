@@ -126,12 +126,12 @@ def _find_break(text: str, end: int, fences: tuple[_Fence, ...], start: int = 1)
         at = text.rfind("\n", start, max(fence.start, start))
     found = depth = 0
     for at in range(end):
-        reply = text[at]
-        if reply == "(":
+        char = text[at]
+        if char == "(":
             depth += 1
-        elif reply == ")":
+        elif char == ")":
             depth -= depth > 0
-        elif not depth and at >= start and reply.isspace() and _fence_at(fences, at) is None:
+        elif not depth and at >= start and char.isspace() and _fence_at(fences, at) is None:
             found = at
     return found
 

@@ -26,7 +26,7 @@ from claw_provider_sdk.timeouts import StreamDeadline, StreamTimeouts
 EVENT_BYTES = 16 * 1024 * 1024
 ANSWER_CHARS = 4_000_000
 """Several times the longest answer of any model of today: a longer stream is treated as endless."""
-STREAM_DONE = "[STREAM_DONE]"
+STREAM_DONE = "[DONE]"
 _JSON_BODY = frozenset({"application/json", "text/html"})
 _WRONG_SHAPE = (KeyError, TypeError, AttributeError, IndexError, ValueError)
 _DRAIN_SECONDS = 0.05
@@ -59,7 +59,7 @@ class AnswerBuilder(Protocol):
     @property
     def done(self) -> bool: ...
     def take(self, name: str, data: Any) -> Iterable[ModelEvent]:
-        """Process one event: its name and its parsed data (``DONE`` comes with None)."""
+        """Process one event: its name and its parsed data (``STREAM_DONE`` comes with None)."""
         ...
 
     def take_body(self, body: Any) -> Iterable[ModelEvent]:

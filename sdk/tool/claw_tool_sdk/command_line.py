@@ -66,27 +66,27 @@ def split_commands(line: str) -> tuple[CommandStep, ...]:
     """
     state, quote, escaped, at = _ParserState(), "", False, 0
     while at < len(line):
-        reply = line[at]
+        char = line[at]
         at += 1
-        _check(reply, "\\" if escaped else quote, state.word)
-        if escaped or (quote and reply != quote):
-            state.add(reply)
+        _check(char, "\\" if escaped else quote, state.word)
+        if escaped or (quote and char != quote):
+            state.add(char)
             escaped = False
         elif quote:
             quote = ""
-        elif reply == "\\":
+        elif char == "\\":
             escaped = True
-        elif reply in "'\"":
-            quote = reply
+        elif char in "'\"":
+            quote = char
             state.add("")
-        elif reply in _OPERATOR_CHARACTERS:
-            twice = line[at : at + 1] == reply
+        elif char in _OPERATOR_CHARACTERS:
+            twice = line[at : at + 1] == char
             at += twice
-            state.end_step(reply * 2 if twice else reply)
-        elif reply in _BLANKS:
+            state.end_step(char * 2 if twice else char)
+        elif char in _BLANKS:
             state.end_word()
         else:
-            state.add(reply)
+            state.add(char)
     if escaped:
         raise _refused("nothing follows the last {what}", "\\")
     if quote:
@@ -106,30 +106,30 @@ def split_single_command(line: str) -> list[str]:
     return list(first.words)
 
 
-def _check(reply: str, quote: str, word: list[str] | None) -> None:
+def _check(char: str, quote: str, word: list[str] | None) -> None:
     """Refuse a character that has a meaning in a shell in this context; after a backslash only line ends and
     control characters have one."""
-    if reply in "\n\r":
-        raise _refused("a line break in a command would start a second command", reply)
-    if _is_control(reply):
-        raise _refused("the command contains the control character {what}", ascii(reply)[1:-1])
-    if quote in ("'", "\\") or (quote and reply not in _IN_DOUBLE_QUOTES):
+    if char in "\n\r":
+        raise _refused("a line break in a command would start a second command", char)
+    if _is_control(char):
+        raise _refused("the command contains the control character {what}", ascii(char)[1:-1])
+    if quote in ("'", "\\") or (quote and char not in _IN_DOUBLE_QUOTES):
         return
     if quote:
-        raise _refused("{what} has a special meaning in a shell, even in double quotes", reply)
-    if reply in _SPECIAL:
-        raise _refused("{what} has a special meaning in a shell", reply)
-    if reply.isspace() and reply not in _BLANKS:
-        raise _refused("{what} looks like a space but is another character", ascii(reply)[1:-1])
-    if reply == "#" and word is None:
-        raise _refused("{what} would start a comment", reply)
-    if reply == "~" and (word is None or word[-1:] in (["="], [":"])):
-        raise _refused("{what} would expand to a home folder", reply)
+        raise _refused("{what} has a special meaning in a shell, even in double quotes", char)
+    if char in _SPECIAL:
+        raise _refused("{what} has a special meaning in a shell", char)
+    if char.isspace() and char not in _BLANKS:
+        raise _refused("{what} looks like a space but is another character", ascii(char)[1:-1])
+    if char == "#" and word is None:
+        raise _refused("{what} would start a comment", char)
+    if char == "~" and (word is None or word[-1:] in (["="], [":"])):
+        raise _refused("{what} would expand to a home folder", char)
 
 
-def _is_control(reply: str) -> bool:
-    code = ord(reply)
-    return (code < 0x20 and reply != "\t") or 0x7F <= code < 0xA0 or 0xD800 <= code <= 0xDFFF
+def _is_control(char: str) -> bool:
+    code = ord(char)
+    return (code < 0x20 and char != "\t") or 0x7F <= code < 0xA0 or 0xD800 <= code <= 0xDFFF
 
 
 def _check_program(words: list[str]) -> None:

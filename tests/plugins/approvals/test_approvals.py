@@ -538,7 +538,7 @@ def test_what_a_screen_would_hide_is_written_out(text: str, shown: str) -> None:
 @given(st.text(max_size=200))
 def test_nothing_hidden_is_left_and_it_stays_so(text: str) -> None:
     shown = visible(text)
-    assert all(reply.isprintable() or reply in "\n\t\u3000" for reply in shown)
+    assert all(char.isprintable() or char in "\n\t\u3000" for char in shown)
     assert visible(shown) == shown
 
 

@@ -184,10 +184,10 @@ class TestWriting:
 
     @given(st.text(max_size=200))
     def test_no_word_is_lost(self, text: str) -> None:
-        def replies(text: str) -> list[str]:
-            return [reply for reply in text if reply.isalnum()]
+        def alphanumeric(text: str) -> list[str]:
+            return [char for char in text if char.isalnum()]
 
-        assert replies(render(text)) == replies(text)
+        assert alphanumeric(render(text)) == alphanumeric(text)
 
     def test_the_nonce_is_short_and_the_keys_alone(self) -> None:
         keys = [f"turn-{number}:0" for number in range(50)]

@@ -62,10 +62,10 @@ def area_of(text: str) -> Area | None:
     return Area(found[1], top, left, bottom + 1, right + 1) if right >= left and bottom >= top >= 0 else None
 
 
-def _column(replies: str) -> int:
+def _column(letters: str) -> int:
     number = 0
-    for reply in replies:
-        number = number * 26 + ord(reply) - 64
+    for letter in letters:
+        number = number * 26 + ord(letter) - 64
     return number - 1
 
 

@@ -223,7 +223,7 @@ def _quoted(word: str, dollar: str = "$$") -> str:
     """Quote a word of a command line in a unit file. ``dollar``: the form of a dollar sign, doubled only in
     commands."""
     text = _escaped(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", dollar)
-    return f'"{text}"' if any(reply in word for reply in " \t\"'\\;") else text
+    return f'"{text}"' if any(char in word for char in " \t\"'\\;") else text
 
 
 def _escaped(text: str) -> str:
