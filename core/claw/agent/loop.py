@@ -55,8 +55,8 @@ class LoopCallbacks:
     """The callbacks and limits of the loop.
 
     :param ask: makes one model call.
-    :param prepare: looks up, checks and reviews a call, given the tool choice of its answer; a ``Result`` is its
-        refusal. Called in call order, before any call of the answer runs.
+    :param prepare: looks up, checks and reviews a call, given the tool choice of its answer; a ``ToolResult`` is
+        its refusal. Called in call order, before any call of the answer runs.
     :param emit: receives every event, in order; what it writes is written before the loop continues.
     :param steer: returns what came in meanwhile; called before the first model call and after each step.
     :param follow_up: returns what to go on with; called when the run would stop. All of one result go into

@@ -78,7 +78,7 @@ class Caller:
 
 
 async def prepare(call: ToolCall, choice: str = "auto", *, caller: Caller) -> PreparedCall | ToolResult:
-    """Make a call ready to run; a ``Result`` is its refusal, in words that the model can act on.
+    """Make a call ready to run; a ``ToolResult`` is its refusal, in words that the model can act on.
 
     :param choice: the tool choice of the answer; services may ignore it, so a call that it excludes is refused here.
     """

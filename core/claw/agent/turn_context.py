@@ -100,14 +100,14 @@ class Runtime:
 
     @cached_property
     def section_cache(self) -> SectionCache:
-        """The prompt's sections, kept for the conversations that were last spoken in."""
+        """The rendered prompt sections of the conversations used last."""
         prompt = self.config.settings.prompt
         return SectionCache(self.registry.sections, BUILTIN, prompt.positions, prompt.disabled)
 
     @cached_property
     def rulings(self) -> Callable[[RunFacts, tuple[str, ...]], Judgement]:
-        """The nine layers for a run and its fallback models; kept for the runs that were asked about last, since nothing
-        but the configuration and the tools decides, and both stand as long as these rooms."""
+        """The policy judgement of a run and its fallback models, cached for the runs used last: it depends on the config
+        and the tools alone, and neither changes during the life of this Runtime."""
         return lru_cache(_KEPT_RULINGS)(
             lambda run, fallbacks: resolve_tools(self.config, run, self.facts, fallbacks)
         )

@@ -1,6 +1,6 @@
 """The config file: one YAML or JSON file in the home, read into models; every error has its key, line and fix.
 
-``source``, ``layout`` and ``outline`` read the plain tree and import little; the models (pydantic) are imported on the
+``source``, ``paths`` and ``summary`` read the plain tree and import little; the models (pydantic) are imported on the
 first use of a name below.
 """
 

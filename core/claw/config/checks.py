@@ -59,7 +59,7 @@ class InstalledNames:
     :param schemas: plugin id → JSON Schema of ``plugins.entries.ID.config``.
     :param sections: channel → JSON Schema of ``channels.NAME``.
     :param endpoints: provider → id of its plugin, and JSON Schema of ``providers.NAME``.
-    :param silent: a plugin without a manifest is installed, which may register any channel, provider or tool.
+    :param has_unlisted: a plugin without a manifest is installed, which may register any channel, provider or tool.
     """
 
     plugins: frozenset[str] = frozenset()
@@ -76,7 +76,7 @@ class InstalledNames:
 def installed_names(found: Iterable[Any]) -> InstalledNames:
     """Collect the names and schemas of these plugins.
 
-    :param found: ``claw.host.manifest.Found``; one without a manifest contributes its id only.
+    :param found: ``claw.host.manifest.InstalledPlugin``; one without a manifest contributes its id only.
     """
     found = tuple(found)
     manifests = [one.manifest for one in found if one.manifest and one.fault is None]

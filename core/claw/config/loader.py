@@ -52,10 +52,10 @@ class Agent:
 
     :param dir: its folder in the home (sessions, keys, its own files).
     :param workspace: the folder where its tools work.
-    :param names_workspace: the config names that folder.
+    :param has_configured_workspace: the config names that folder.
     :param key: its key in the file: ``agents.list[0]``, or ``agents.defaults`` when it is not listed.
-    :param own: the sections that it overrides.
-    :param short: section of the defaults → its short form, for those written at the top level of the file.
+    :param overridden: the sections that it overrides.
+    :param short_keys: section of the defaults → its short form, for those written at the top level of the file.
     :param read: returns the value of a plugin's key, as a model.
     """
 

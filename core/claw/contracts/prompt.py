@@ -22,7 +22,7 @@ class ContextFile:
 
     :param path: as shown to the model.
     :param text: None, before the budget: the file is expected and missing.
-    :param state: set by :func:`bootstrap`; the text of a missing file is its marker.
+    :param state: set by the budget; the text of a missing file is its marker.
     """
 
     path: str

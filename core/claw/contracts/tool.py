@@ -133,7 +133,7 @@ class Tool:
     """A named function with a JSON Schema for its arguments.
 
     :param parameters: JSON Schema of type object.
-    :param run: called with validated arguments and a context; answers with str, dict or Result.
+    :param run: called with validated arguments and a context; answers with str, dict or ToolResult.
     :param optional: an operator must name it (or its plugin) in an allow list.
     :param owner_only: hidden from senders who are not owners.
     :param effects: none and idempotent calls may run again after a crash; a ``once`` call with unknown

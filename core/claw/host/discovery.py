@@ -1,5 +1,4 @@
-"""Discovery: the plugin states of this home, from the scan and the config file, decided by
-``standing.judge``.
+"""Discovery: the plugin states of this home, from the scan and the config file, by ``state.decide_states``.
 
 Commands that only list and processes that run turns both use it, so they cannot disagree. Nothing heavy is
 imported: no pydantic, no plugin.

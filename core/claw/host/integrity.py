@@ -30,7 +30,7 @@ class FileDamage:
 
     :param distribution: the normalised name.
     :param digest: hash of the present content; empty when it cannot be read.
-    :param inside: the path in RECORD.
+    :param record_path: the path in RECORD.
     """
 
     distribution: str
@@ -50,7 +50,7 @@ class ExpectedHashes:
     """The expected hashes.
 
     :param records: distribution → SHA-256 of its RECORD: from the lock, and for the current layer from its build.
-    :param accepted: ``Damage.key`` → a hash accepted in addition to the one in RECORD.
+    :param accepted: ``FileDamage.key`` → a hash accepted in addition to the one in RECORD.
     """
 
     records: Mapping[str, str]
@@ -60,7 +60,7 @@ class ExpectedHashes:
 def quarantine_changed(found: Sequence[InstalledPlugin], home: Path) -> tuple[InstalledPlugin, ...]:
     """Quarantine plugins with a changed file, at stage ``integrity``; without a lock return all plugins unchanged.
 
-    A file with the size and times of the last check is not read again; ``damages`` reads all files.
+    A file with the size and times of the last check is not read again; ``record_damages`` reads all files.
     """
     try:
         os.stat(home / LOCK_FILE)

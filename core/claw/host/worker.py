@@ -58,7 +58,7 @@ class PluginWorker:
 
         :param who: the plugin that is called; after ``Timeouts.max_timeouts`` late calls it is left out for a while.
         :raises TimeoutError: it did not answer; if it blocks its loop, that loop is abandoned.
-        :raises Escaped: it raised an exception that would end the process. All other exceptions pass through.
+        :raises ProcessExitRaised: it raised an exception that would end the process. All other exceptions pass through.
         """
         late, clock = self._timeouts[who], asyncio.get_running_loop().time
         if who and late >= self.timeouts.max_timeouts and clock() < self._left_out_until[who]:
@@ -206,7 +206,7 @@ def is_own_exit(why: BaseException) -> bool:
 async def isolated(step: Awaitable[T]) -> T:
     """Wait for a plugin's coroutine.
 
-    :raises Escaped: in place of an exception that would end the process, or that pretends that we were
+    :raises ProcessExitRaised: in place of an exception that would end the process, or that pretends that we were
         cancelled. Any other ``Exception`` passes through.
     """
     try:
@@ -236,7 +236,7 @@ def in_loop(
 async def within(
     seconds: float, step: Awaitable[T], grace_seconds: float = DEFAULT_TIMEOUTS.grace_seconds
 ) -> T:
-    """Wait for a plugin's coroutine as :func:`survived` does, for at most ``seconds``.
+    """Wait for a plugin's coroutine as :func:`isolated` does, for at most ``seconds``.
 
     :param grace_seconds: a coroutine that ignores its cancellation is abandoned after this time.
     :raises TimeoutError: it did not return.

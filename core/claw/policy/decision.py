@@ -18,7 +18,7 @@ class Ruling:
     :param stage: the check or layer that denied it; empty when it is allowed.
     :param key: dotted key of the list (or setting) that decided; empty when claw's own tables did.
     :param entry: the list entry that matched, for a denial.
-    :param whose: the id that a list index in ``key`` refers to: an agent's or a group's.
+    :param owner_id: the id that a list index in ``key`` refers to: an agent's or a group's.
     :param template: English template of the reason; ``values`` fills it.
     :param fallback: the fallback model (``provider/model``) for which it was denied.
     """

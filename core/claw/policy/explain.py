@@ -1,6 +1,6 @@
 """Explain why a tool is available or not (pure): each gate and layer in order, the rule that decides, the fix.
 
-It reads the judgement that a turn would get from ``policy.resolve``; a tool that policy never saw, because no plugin
+It reads the judgement that a turn would get from ``resolve_tools``; a tool that policy never saw, because no plugin
 registered it, is explained from the states of the installed plugins.
 """
 

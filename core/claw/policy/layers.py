@@ -101,7 +101,7 @@ class Layer:
     :param key: dotted key of the list (or profile) that decides what is allowed; empty when none does.
     :param allow: None when the layer does not restrict, else only these pass.
     :param deny: these are denied, whatever ``allow`` says.
-    :param opens: the words that opt in to optional tools; they are also checked for unknown names.
+    :param opt_ins: the words that opt in to optional tools; they are also checked for unknown names.
     :param profile: the profile that ``allow`` comes from.
     :param strict: an allow list of plugin tools alone restricts too; in other layers it is an opt-in.
     """

@@ -60,8 +60,8 @@ class ToolFact:
     :param supplier: the plugin that registered it, also for a core tool.
     :param optional: allowed only when an allow list of the run names it.
     :param owner_only: its plugin declares it for owners only; ``catalog.OWNER_ONLY`` lists the names that always are.
-    :param lost_to: the plugin to which ``tools.suppliers`` assigns this name.
-    :param lacks: dotted key of a required setting that is missing; empty when nothing is missing.
+    :param assigned_to: the plugin to which ``tools.suppliers`` assigns this name.
+    :param missing_setting: dotted key of a required setting that is missing; empty when nothing is missing.
     :param tokens: estimated cost of its description and parameters in a request.
     :param schema_problem: why model services would refuse its parameters; empty when they accept them.
     """

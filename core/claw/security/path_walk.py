@@ -1,4 +1,4 @@
-"""Path resolution from a root, name by name, by directory descriptors. ``fence`` is the only caller.
+"""Path resolution from a root, name by name, by directory descriptors. ``workspace_fs`` is the only caller.
 
 Every folder is opened relative to its parent, never through a link. A link is read and its target is walked by the same
 rules, so the final target decides, and a swap between check and use has no effect. All systems use the same code, as
@@ -31,7 +31,8 @@ class Root:
 
     :param write: it may also be written, created and removed.
     :param append_only: it may only be read and appended to, whatever ``write`` says.
-    :param notes: text written into its Markdown files is marked with its provenance (``claw.storage.provenance``).
+    :param marks_provenance: text written into its Markdown files gets a provenance mark
+        (``claw.storage.provenance``).
     """
 
     path: Path

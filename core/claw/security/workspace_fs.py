@@ -58,7 +58,7 @@ class WorkspaceFiles:
     :param workspace: the folder where relative paths start; read and write unless ``roots`` has it with other rights.
     :param closed: folders in which only the roots inside them may be touched, also when another root contains them
         (``CLAW_HOME``, for a person who chats in the home folder).
-    :param rules: folders with rule files, which an agent never writes directly: see :meth:`holding`.
+    :param rules: folders with rule files, which an agent never writes directly: see :meth:`for_call`.
     :raises FenceError: from every method, with a text the model can act on that reveals nothing outside of the roots.
     """
 

@@ -74,7 +74,7 @@ class Database:
     def read_cached(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return all rows of a query, from a cache of at most one second. For data that seldom changes and is
         read in every turn: a change by another process is seen a second later, one by this process at once
-        (``forget_lately``).
+        (``clear_cache``).
         """
         now, key = self._clock.monotonic(), (sql, values)
         at, rows = self._cache.get(key, (-_CACHE_SECONDS, []))
@@ -86,7 +86,7 @@ class Database:
         return rows
 
     def clear_cache(self) -> None:
-        """Clear the cache of ``read_lately`` after a change."""
+        """Clear the cache of ``read_cached`` after a change."""
         self._cache.clear()
 
     def write(self, sql: str, *values: Any) -> int:

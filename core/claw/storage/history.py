@@ -35,11 +35,11 @@ class SessionHistory:
         ``settled_sent`` is their sendable form.
     :param summary: the compaction in force; ``compactions`` counts all of them, ``flush`` is the newest
         memory flush.
-    :param measured: the newest answer since that compaction with usage figures, and the tokens of its prompt
+    :param last_measured: the newest answer since that compaction with usage figures, and the tokens of its prompt
         and answer.
     :param pruned: tool results that are sent in a shorter form: id → (the result, the short form), until the
         next reload.
-    :param refused: the last refusal that concerned the messages, and how often in a row it came, since the
+    :param last_refusal: the last refusal that concerned the messages, and how often in a row it came, since the
         file was loaded.
     """
 

@@ -36,7 +36,7 @@ _GROUPS = {
     "plugin": "plugin", "job": "job", "purpose": "purpose",
 }  # fmt: skip
 GROUPINGS = tuple(_GROUPS)
-"""Groups for :meth:`Book.sums`."""
+"""Groups for :meth:`UsageLedger.sums`."""
 
 Statement = tuple[str, tuple[Any, ...]]
 

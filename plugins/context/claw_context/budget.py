@@ -33,7 +33,7 @@ class ContextBudget:
 
     :param window: the context window of the model.
     :param reserve: kept free; at most half of the window, so that small models work with the usual settings.
-    :param keep: the newest part, which stays unchanged; at most half of the threshold.
+    :param keep_recent: the newest part, which stays unchanged; at most half of the threshold.
     """
 
     window: int

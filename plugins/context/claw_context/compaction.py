@@ -1,6 +1,6 @@
 """Compaction: summarise the older part of a history, before a request that would be too large or on demand.
 
-Nothing is lost: the lines stay in the file, and a further ``Compaction`` record holds what replaces them. It is one
+Nothing is lost: the lines stay in the file, and a further ``CompactionRecord`` holds what replaces them. It is one
 append, so a crash leaves either the old or the new state. The session lock is not held while a model writes.
 """
 

@@ -199,9 +199,9 @@ class ContextView:
     async def _compact(
         self, messages: Sequence[Message], real_tokens: int, most_tokens: int, saves: FlushCall | None = None
     ) -> bool:
-        """Compact. At most ``max_tokens_of`` stay, by the estimate.
+        """Compact the history to at most ``most_tokens`` (estimated).
 
-        :param saves: the memory flush, run first if messages would go that came after the last flush.
+        :param saves: the memory flush; it runs first when messages newer than the last flush would be removed.
         """
         raw = [*self._head, *messages[self._start :]]
         costs = [*TokenCosts(self._head).each, *self._shown[1][self._start :]]

@@ -38,9 +38,9 @@ class SummaryTask:
     :param prefix: the beginning of the turn that is split.
     :param previous: the summary so far.
     :param window_tokens: context window of the summarising model.
-    :param most_chars: maximum length of the summary.
-    :param extra: :func:`instructions.extra`.
-    :param density: real tokens per estimated token.
+    :param max_chars: maximum length of the summary.
+    :param extra_instructions: :func:`instructions.extra`.
+    :param tokens_per_estimate: real tokens per estimated token.
     """
 
     history: tuple[Message, ...]

@@ -55,7 +55,7 @@ class WebhookCredentials:
     def admit(self, method: str, headers: Mapping[str, str], now: float) -> None:
         """Check the request head alone. ``headers``: names in lower case.
 
-        :raises Refused: before a byte of the body is read.
+        :raises WebhookRefused: before a byte of the body is read.
         """
         if method != "POST":
             raise WebhookRefused(405, "only POST carries events")
@@ -77,7 +77,7 @@ class WebhookCredentials:
     def read(self, method: str, headers: Mapping[str, str], body: bytes, now: float) -> dict[str, Any]:
         """Return the event inside a request.
 
-        :raises Refused: it is not the platform's, or no event.
+        :raises WebhookRefused: it is not the platform's, or no event.
         """
         self.admit(method, headers, now)
         if SIGNATURE in headers:

@@ -60,10 +60,10 @@ SharingKey = tuple[Address, Hashable]
 
 @dataclass
 class ConversationQueue:
-    """One session: the messages that wait, the turn that runs.
+    """The queue of one session: waiting messages and the running turn.
 
-    :param overflow: messages that the next turn of their sort gets as a short list.
-    :param answering: the sort of the running turn.
+    :param overflow: messages beyond the limit, which the next turn with their sharing key gets as a short list.
+    :param running_key: the sharing key of the running turn.
     """
 
     waiting: deque[QueuedMessage] = field(default_factory=deque)

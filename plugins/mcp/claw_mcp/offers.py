@@ -53,7 +53,7 @@ PROMPTS = (
 
 
 def offer_of(tool: Any) -> Offer:
-    """Convert a tool as its server lists it (``mcp_types.Tool``)."""
+    """Convert a tool as its server lists it (``mcp.types.Tool``)."""
     hints = tool.annotations
     effects = "once"
     if hints and hints.read_only_hint:
@@ -84,7 +84,7 @@ def full_name(server: str, name: str) -> str:
 
 
 def result_of(answer: Any) -> ToolResult:
-    """Convert a call's answer (``mcp_types.CallToolResult``): texts and pictures as they are, the rest
+    """Convert a call's answer (``mcp.types.CallToolResult``): texts and pictures as they are, the rest
     described.
     """
     blocks = tuple(_block(part) for part in answer.content)

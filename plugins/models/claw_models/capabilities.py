@@ -14,7 +14,7 @@ class ModelCapabilities:
     """The capabilities of one model.
 
     :param tools: native, prompt or none; empty = unknown.
-    :param window: the size of its context window in tokens; None = unknown.
+    :param context_tokens: the size of its context window in tokens; None = unknown.
     :param needs_key: False = its service takes none.
     :param fault: why it cannot be called, whatever keys there are.
     :param keyless: the credentials without a secret, by which failures of such a service are counted.

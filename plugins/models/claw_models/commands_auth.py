@@ -35,9 +35,9 @@ ProviderName = Annotated[str, typer.Argument(help="anthropic, openai, … as in 
 class KeyRow:
     """One key, without its secret.
 
-    :param place: where it is stored.
+    :param source: where it is stored.
     :param fault: why it cannot be used at all.
-    :param rests: model → how long the key cools down for it, and why; the empty name means all models.
+    :param cooldowns: model → how long the key cools down for it, and why; the empty name means all models.
     """
 
     provider: str

@@ -69,7 +69,7 @@ class Profiles:
     """The content of an agent's own file.
 
     :param orders: provider → names, in the order to try them.
-    :param faults: names whose secret could not be read, with the reason.
+    :param errors: names whose secret could not be read, with the reason.
     """
 
     keys: tuple[Credential, ...] = ()

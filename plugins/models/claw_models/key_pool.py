@@ -166,7 +166,7 @@ class KeyPool:
     # --- attempts
 
     def try_acquire(self, provider: str, keys: Sequence[Credential], key: Credential, model: str) -> bool:
-        """Return true if a request may use this key now; then ``left`` must follow. A key that failed
+        """Return true if a request may use this key now; call ``release`` after the request. A key that failed
         serves one request at a time, and one in cooldown serves none while another key of the provider is
         available."""
         use = self._use(provider, key, model)

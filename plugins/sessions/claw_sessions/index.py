@@ -37,7 +37,7 @@ class SessionFile:
 
     :param key: session key; empty when neither the file nor the index names one.
     :param state: current; reset, deleted, bad or bak of an archived file; "left over" when its key has a newer file.
-    :param at: time of the last write, or of archiving; seconds since 1970.
+    :param changed_at: time of the last write, or of archiving; seconds since 1970.
     """
 
     key: str
@@ -75,8 +75,8 @@ class ConversationStats:
 
     :param messages: number of messages of people and of text answers; calls and results are not counted.
     :param tokens: estimated size of the history that a model would be sent.
-    :param spent: usage as reported by the services.
-    :param heard_at: time of the last message of a person, ISO 8601; empty without one.
+    :param usage: usage as reported by the services.
+    :param last_user_message_at: time of the last message of a person, ISO 8601; empty without one.
     """
 
     messages: int

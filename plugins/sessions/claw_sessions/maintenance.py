@@ -55,9 +55,9 @@ class DamagedLine:
 class RepairResult:
     """The result of a repair.
 
-    :param damages: the lines that were removed.
-    :param header: True when the header was lost and has been written again.
-    :param place: the backup of the original file; None when no repair was needed.
+    :param bad_lines: the lines that were removed.
+    :param restored_header: True when the header was lost and has been written again.
+    :param backup: the backup of the original file; None when no repair was needed.
     """
 
     session: SessionFile

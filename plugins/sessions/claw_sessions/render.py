@@ -32,7 +32,7 @@ class Passage:
     :param id: id of its record.
     :param at: ISO 8601; may be empty.
     :param kind: person, agent, call, result, summary or note.
-    :param who: the model that answered, the tool, or the source of a note.
+    :param author: the model that answered, the tool, or the source of a note.
     :param text: the text; the arguments as JSON for a call.
     """
 

@@ -67,7 +67,7 @@ class BotApi:
         """Call a method once; parameters that are None are left out.
 
         :param seconds: timeout of the whole call.
-        :raises DeliveryError: :class:`Refused` when the service answered with an error.
+        :raises DeliveryError: :class:`TelegramError` when the service answered with an error.
         """
         given = {name: value for name, value in (params or {}).items() if value is not None}
         return await self._request(method, seconds, json=given)

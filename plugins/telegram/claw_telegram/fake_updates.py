@@ -62,7 +62,7 @@ class Updates:
     async def poll(self, params: Mapping[str, Any], reader: asyncio.StreamReader) -> list[Json]:
         """Hold the call until there are updates; the newest poller wins.
 
-        :raises Refusal: another poller took over, or a webhook is set.
+        :raises FakeRefusal: another poller took over, or a webhook is set.
         """
         self._poller += 1
         poller, offset = self._poller, params.get("offset")

@@ -34,10 +34,10 @@ else:
 
 
 @dataclass(frozen=True)
-class RehearsedChannel:
+class PluginRehearsal:
     """The result of one plugin with the next core.
 
-    :param why: the reason of the failure; empty on success.
+    :param problem: the reason of the failure; empty on success.
     """
 
     plugin: str
@@ -51,7 +51,7 @@ class UpgradeRehearsal:
 
     core: str
     api: str
-    trials: tuple[RehearsedChannel, ...]
+    trials: tuple[PluginRehearsal, ...]
 
 
 def rehearse_upgrade(
@@ -78,9 +78,7 @@ def rehearse_upgrade(
         clashes = _install_requirements(pip, found, place, about["core"])
         on_line(t("importing each plugin"))
         trials = tuple(
-            RehearsedChannel(
-                one.id, one.version, clashes.get(one.id) or _failure_of(one, about, python, path)
-            )
+            PluginRehearsal(one.id, one.version, clashes.get(one.id) or _failure_of(one, about, python, path))
             for one in found
         )
     return UpgradeRehearsal(about["core"], about["api"], trials)

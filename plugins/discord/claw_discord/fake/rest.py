@@ -332,7 +332,7 @@ class FakeRest:
 def check_message(body: Mapping[str, Any], files: tuple[tuple[str, bytes], ...]) -> None:
     """Check a message as the service does.
 
-    :raises Refusal: with the service's error.
+    :raises RestRefusal: with the service's error.
     """
     content = body.get("content") or ""
     if len(content) > _TEXT_CHARS:
@@ -360,7 +360,7 @@ def check_message(body: Mapping[str, Any], files: tuple[tuple[str, bytes], ...])
 def check_command(command: Mapping[str, Any]) -> None:
     """Check a command as the service does (developer docs, "Application Command Naming").
 
-    :raises Refusal: with the service's error.
+    :raises RestRefusal: with the service's error.
     """
     options = command.get("options") or []
     for one in (command, *options):

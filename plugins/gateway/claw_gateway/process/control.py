@@ -28,9 +28,9 @@ _PAUSE_SECONDS = 0.05
 class StartResult:
     """The result of a start.
 
-    :param pid: process id of the gateway that runs now; None = it could not start.
-    :param before: true if a gateway was running already.
-    :param code: exit code of a gateway that could not start; ``said`` is its output.
+    :param pid: process id of the running gateway; None = it could not start.
+    :param already_running: true if a gateway was running already.
+    :param exit_code: exit code of a gateway that could not start; ``output`` is what it printed.
     """
 
     pid: int | None

@@ -11,12 +11,12 @@ from claw.runtime import DISABLED, LOADED, PluginState, install_hint
 if TYPE_CHECKING:  # ``claw gateway status`` needs neither the messages nor the names of secrets
     from claw import Address, ChannelState
 
-LOG_CONTEXT: ContextVar[Mapping[str, str]] = ContextVar("place", default={})  # noqa: B039 - never changed
+LOG_CONTEXT: ContextVar[Mapping[str, str]] = ContextVar("log_context", default={})  # noqa: B039 - never changed
 """Context of log lines from this task: ``channel``, ``account``, ``session``."""
 
 
 def log_context_of(address: "Address", session: str = "") -> dict[str, str]:
-    """Return a chat in the form of :data:`PLACE`; the default account is left empty."""
+    """Return a chat as a value of ``LOG_CONTEXT``; the default account is left empty."""
     account = "" if address.account == "default" else address.account
     return {"channel": address.channel, "account": account, "session": session}
 

@@ -39,7 +39,7 @@ class GatewayRun:
     """One run of the gateway, as its row says.
 
     :param state: starting, ready, stopping; at the end stopped, failed (it could not start) or broken.
-    :param seen_at: when the row was written, seconds since 1970.
+    :param updated_at: time of the last write of the row, seconds since 1970.
     :param body: plain data: channels, running, waiting, owed, config, safe, error.
     """
 
@@ -64,7 +64,7 @@ class GatewayRun:
 class StatusRow:
     """The status row of the gateway of this process.
 
-    :param complain: called when the state file was no database, and was moved away.
+    :param log: called when the state file was not a database and was renamed.
     :raises ClawError: from every method, when the state cannot be written.
     """
 
@@ -112,7 +112,7 @@ class GatewayStatus:
     """The gateway of a home, seen from outside.
 
     :param pid: the process that holds the lock now; None when no gateway runs.
-    :param run: the newest run that has a row; None when there is none, or the state cannot be read.
+    :param last_run: the newest run that has a row; None when there is none, or the state cannot be read.
     """
 
     pid: int | None

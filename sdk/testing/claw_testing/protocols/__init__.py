@@ -28,7 +28,7 @@ class RequestRefused(Exception):
 def require(condition: object, message: str) -> None:
     """Require ``condition``.
 
-    :raises Refusal: 400, when it is false.
+    :raises RequestRefused: 400, when it is false.
     """
     if not condition:
         raise RequestRefused(message)
@@ -42,7 +42,7 @@ def bearer_token(headers: Mapping[str, str]) -> str:
 def check_fields(protocol: str, body: Any) -> None:
     """Check the fields of a request.
 
-    :raises Refusal: a field is invalid.
+    :raises RequestRefused: a field is invalid.
     """
     for found in _shape(protocol).iter_errors(body):
         raise RequestRefused(f"{'.'.join(map(str, found.absolute_path))}: {found.message}")
@@ -51,7 +51,7 @@ def check_fields(protocol: str, body: Any) -> None:
 def check_shape(protocol: str, body: Any) -> None:
     """Check the fields of a request, and that a forced tool is among its tools.
 
-    :raises Refusal: a field is invalid, or the tool is missing.
+    :raises RequestRefused: a field is invalid, or the tool is missing.
     """
     check_fields(protocol, body)
     choice = body.get("tool_choice")

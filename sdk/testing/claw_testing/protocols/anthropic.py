@@ -23,7 +23,7 @@ def error(kind: str, message: str) -> dict[str, Any]:
 def check(headers: Mapping[str, str], body: Any) -> None:
     """Check a request.
 
-    :raises Refusal: the service would refuse it.
+    :raises RequestRefused: the service would refuse it.
     """
     if not (headers.get("x-api-key") or bearer_token(headers)):
         raise RequestRefused("x-api-key header is required", "authentication_error", 401)

@@ -27,7 +27,7 @@ def error(kind: str, message: str) -> dict[str, Any]:
 def check(headers: Mapping[str, str], body: Any) -> None:
     """Check a request.
 
-    :raises Refusal: the service would refuse it.
+    :raises RequestRefused: the service would refuse it.
     """
     check_key(headers)
     check_shape("chat", body)

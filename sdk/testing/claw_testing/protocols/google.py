@@ -26,7 +26,7 @@ def error(kind: str, message: str) -> dict[str, Any]:
 def check(headers: Mapping[str, str], body: Any) -> None:
     """Check a request; the header ``:path`` holds its path.
 
-    :raises Refusal: the service would refuse it.
+    :raises RequestRefused: the service would refuse it.
     """
     if not headers.get("x-goog-api-key"):
         raise RequestRefused("Method doesn't allow unregistered callers.", "authentication_error", 403)

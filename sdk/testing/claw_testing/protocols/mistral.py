@@ -38,7 +38,7 @@ def error(kind: str, message: str) -> dict[str, Any]:
 def check(headers: Mapping[str, str], body: Any) -> None:
     """Check a request.
 
-    :raises Refusal: the service would refuse it.
+    :raises RequestRefused: the service would refuse it.
     """
     if not bearer_token(headers):
         raise RequestRefused("Unauthorized", "authentication_error", 401)

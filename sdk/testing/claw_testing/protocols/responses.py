@@ -14,7 +14,7 @@ __all__ = ["check", "error", "stream", "whole"]
 def check(headers: Mapping[str, str], body: Any) -> None:
     """Check a request.
 
-    :raises Refusal: the service would refuse it.
+    :raises RequestRefused: the service would refuse it.
     """
     check_key(headers)
     check_shape("responses", body)
