@@ -29,10 +29,11 @@ WIDER = {
 
 FOREIGN_ERRORS = {"CancelledError", "DatabaseError", "OperationalError", "ValidationError"}
 """Errors of libraries, which a docstring may name."""
-FOREIGN_NAMES = set(
-    "openat2 x509_vfy Origin bm25 get_tools Toolbox_method globset pbbp2 proto CallToolResult ErrorInfo "
-    "MISTRAL_SDK_TELEMETRY ACC TAG TIMESTAMP SHEET Throttling RateQuota plugin__tool _spec".split()
-)
+FOREIGN_NAMES = {
+    *("openat2", "x509_vfy", "Origin", "bm25", "get_tools", "Toolbox_method", "globset", "pbbp2", "proto"),
+    *("CallToolResult", "ErrorInfo", "MISTRAL_SDK_TELEMETRY", "ACC", "TAG", "TIMESTAMP", "SHEET"),
+    *("Throttling", "RateQuota", "plugin__tool", "_spec"),
+}
 """Names in docstrings that are in no source: of other programs, and placeholders."""
 
 
