@@ -61,8 +61,8 @@ class Storm:
 
     async def run(self) -> History:
         """Run all lives; return the history."""
-        for service in self.world.services():
-            service.on_shown = self._shown
+        self.world.watch(self._shown)
+        await self._meet()
         writers = [asyncio.create_task(self._write(channel)) for channel in self.world.setting.channels]
         try:
             for _ in range(self.plan.kills):
@@ -75,6 +75,18 @@ class Storm:
             await asyncio.gather(*writers, return_exceptions=True)
         await self._settle()
         return self.world.history()
+
+    async def _meet(self) -> None:
+        """Let everybody on Discord write once without a kill: a bot cannot ask for messages of a person it never met."""
+        if self.world.discord is None:
+            return
+        discord, life = self.world.discord, await self.world.start()
+        if not await until(lambda: discord.is_connected, 40):
+            self.world.incidents["not_connected"] += 1
+        for chat in self.world.chats("discord"):
+            await self.world.say("discord", chat)
+        await self._until_quiet(life)
+        await self._stop(life)
 
     async def _write(self, channel: str) -> None:
         dice = random.Random(f"{self.world.setting.seed}-{channel}-people")

@@ -6,13 +6,15 @@ import os
 import random
 import socket
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from rigs.platform_rig import tool_plugin
+from rigs.platform_rig import discord_service, tool_plugin
+from rigs.platform_rig.discord_observer import DiscordObserver
+from rigs.platform_rig.discord_service import DiscordService
 from rigs.platform_rig.facts import Asked, Effect, History
 from rigs.platform_rig.faults import NEWS_RATES, SEND_RATES, Faults
 from rigs.platform_rig.gateway_process import STOP_SECONDS, GatewayProcess
@@ -65,6 +67,8 @@ class World:
         self._stack = AsyncExitStack()
         self._lines: list[Faults] = []
         self.telegram: TelegramService | None = None
+        self.discord: DiscordService | None = None
+        self.observer: DiscordObserver | None = None
         self.callers: HttpCallers | None = None
         self.gateway: GatewayProcess | None = None
 
@@ -82,6 +86,8 @@ class World:
         }
         if "telegram" in self.setting.channels:
             config["channels"]["telegram"] = await self._begin_telegram()
+        if "discord" in self.setting.channels:
+            config["channels"]["discord"] = await self._begin_discord()
         if "http" in self.setting.channels:
             port = _free_port()
             config["gateway"] = {"port": port, "auth": {"token": API_TOKEN}}
@@ -128,14 +134,27 @@ class World:
             "groupPolicy": "open", "groups": {str(_GROUP): {}},
         }  # fmt: skip
 
-    def services(self) -> list[TelegramService]:
-        """Return the services that show messages."""
-        return [service for service in (self.telegram,) if service is not None]
+    async def _begin_discord(self) -> dict[str, Any]:
+        self.discord = await self._stack.enter_async_context(DiscordService(self._faults("discord")))
+        self.observer = await self._stack.enter_async_context(DiscordObserver(self.discord))
+        return {
+            "token": discord_service.TOKEN, "apiBase": self.discord.url, "gatewayUrl": self.discord.gateway.url,
+            "dmPolicy": "open", "allowFrom": ["*"], "groupPolicy": "open",
+        }  # fmt: skip
+
+    def watch(self, on_shown: Callable[[str, bool], None]) -> None:
+        """Call this with each text that a service shows, before its response (false) and after it (true)."""
+        if self.telegram is not None:
+            self.telegram.on_shown = on_shown
+        if self.discord is not None:
+            self.discord.rest.on_shown = on_shown
 
     def chats(self, channel: str) -> tuple[str, ...]:
         """Return the chats of a channel."""
         if channel == "http":
             return _USERS
+        if channel == "discord":
+            return tuple(self.discord.chats) if self.discord else ()
         return tuple(map(str, (*_PRIVATE, _GROUP)))
 
     async def say(self, channel: str, chat: str, kind: str = "plain", *, probe: bool = False) -> str:
@@ -147,8 +166,13 @@ class World:
             assert self.callers is not None
             self.callers.call(chat, question, kind, probe=probe)
             return question
-        assert self.telegram is not None
-        position = await self.telegram.say(int(chat), question, question_text(question, kind))
+        text = question_text(question, kind)
+        if channel == "discord":
+            assert self.discord is not None
+            position = await self.discord.say(chat, text)
+        else:
+            assert self.telegram is not None
+            position = await self.telegram.say(int(chat), question, text)
         self._asked.append(Asked(question, channel, chat, kind, position, taken=False, probe=probe))
         return question
 
@@ -180,6 +204,8 @@ class World:
         if self.telegram is not None:
             total["telegram 429"] = self.telegram.pace.refused
             total["telegram calls before retry_after"] = self.telegram.pace.impatient
+        if self.discord is not None:
+            total["discord 429"] = self.discord.rest.pace.refused
         return +total
 
     def effect_lines(self) -> list[str]:
@@ -192,13 +218,18 @@ class World:
         incidents = Counter(self.incidents)
         if missing := self.model.missing.total():
             incidents["tools_missing"] = missing
+        services = [one for one in (self.telegram, self.discord) if one is not None]
+        wrong = [wrong for service in services for wrong in service.illformed]
         return History(
-            asked=[replace(one, taken=one.question in confirmed) for one in self._asked],
-            visible=self.telegram.visible() if self.telegram else [],
+            asked=[
+                replace(one, taken=one.channel == "discord" or one.question in confirmed)
+                for one in self._asked
+            ],
+            visible=[shown for service in services for shown in service.visible()],
             calls=self.callers.calls() if self.callers else [],
             effects=[Effect(*line.split()) for line in self.effect_lines()],
             queue=self.setting.queue,
-            illformed=self.telegram.illformed if self.telegram else [],
+            illformed=wrong + (self.observer.differences() if self.observer else []),
             incidents=incidents,
         )
 
