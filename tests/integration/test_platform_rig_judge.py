@@ -40,6 +40,7 @@ GOOD = History(
     ),
     (Call("h1.1", "u1", "plain", (Attempt(0, "cut", False), Attempt(200, answer("h1.1", 4), True))),),
     (Effect("once", "t1.2"), Effect("undeclared", "t1.9")),
+    asked_of_model=("t1.1", "t1.2", "t1.3"),
 )
 
 
@@ -177,7 +178,17 @@ def test_a_call_that_is_never_answered_is_counted():
 def test_a_probe_without_answer_means_that_the_provider_is_gone():
     probe = replace(without(4, shown(8, SORRY)), asked=(ASKED[0], replace(ASKED[1], probe=True), ASKED[2]))
     assert broken(probe) == {"provider_gone": 1}
+    never = replace(probe, asked=(ASKED[0], replace(ASKED[1], probe=True, taken=False), ASKED[2]))
+    assert broken(never) == {"channel_gone": 1}
     assert broken(call(probe=True)) == {"http_unanswered": 1, "provider_gone": 1}
+
+
+def test_notices_without_a_question_to_the_model_break_a_limit_when_they_are_more_than_a_few():
+    asked = tuple(Asked(f"t1.{at}", "telegram", "1", "plain", 2 * at) for at in range(4))
+    sorry = tuple(shown(2 * at + 1, SORRY) for at in range(4))
+    some = History(asked, sorry, asked_of_model={"t1.0", "t1.1", "t1.2"})
+    assert (broken(some), judge(some).counts["told_unasked"]) == ({}, 1)
+    assert broken(replace(some, asked_of_model={"t1.0"})) == {"told_unasked": 3}
 
 
 def test_incidents_and_illformed_requests_break_limits():
@@ -203,6 +214,10 @@ def test_the_model_answers_a_question_again_that_is_asked_again_after_its_answer
     assert called([asked, called_it, done, asked]) == set()
     half = {"role": "assistant", "content": answer("t1.1", 1, parts=slice(0, 2))}
     assert pending([asked, half]) == {"t1.1": "once"}
+    other = {"role": "user", "content": [{"type": "text", "text": "ask-t1.2-plain"}]}
+    assert pending([asked, other]) == {"t1.1": "once", "t1.2": "plain"}
+    assert pending([asked, other], only_last=True) == {"t1.2": "plain"}
+    assert pending([asked, {"role": "user", "content": "a note"}], only_last=True) == {"t1.1": "once"}
 
 
 def test_telegram_allows_30_calls_a_second_and_20_messages_a_minute_in_a_group():

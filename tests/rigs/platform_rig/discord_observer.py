@@ -14,6 +14,8 @@ with warnings.catch_warnings():
     from discord.gateway import DiscordWebSocket
     from discord.http import Route
 
+_CONNECTING = asyncio.Lock()
+
 
 class DiscordObserver:
     """The client; ``async with``.
@@ -29,7 +31,6 @@ class DiscordObserver:
         self.seen: dict[str, str] = {}
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._addresses = Route.BASE, DiscordWebSocket.DEFAULT_GATEWAY
         for listener in (
             self.on_ready,
             self.on_message,
@@ -39,16 +40,21 @@ class DiscordObserver:
             self._client.event(listener)
 
     async def __aenter__(self) -> Self:
-        Route.BASE, DiscordWebSocket.DEFAULT_GATEWAY = self._service.url, URL(self._service.gateway.url)
-        self._task = asyncio.create_task(self._client.start(OBSERVER_TOKEN))
-        await asyncio.wait_for(self._ready.wait(), 30)
+        # discord.py keeps its addresses on classes: clients of several worlds connect one after another.
+        async with _CONNECTING:
+            addresses = Route.BASE, DiscordWebSocket.DEFAULT_GATEWAY
+            Route.BASE, DiscordWebSocket.DEFAULT_GATEWAY = self._service.url, URL(self._service.gateway.url)
+            try:
+                self._task = asyncio.create_task(self._client.start(OBSERVER_TOKEN))
+                await asyncio.wait_for(self._ready.wait(), 60)
+            finally:
+                Route.BASE, DiscordWebSocket.DEFAULT_GATEWAY = addresses
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._client.close()
         assert self._task is not None
         await asyncio.gather(self._task, return_exceptions=True)
-        Route.BASE, DiscordWebSocket.DEFAULT_GATEWAY = self._addresses
 
     async def on_ready(self) -> None:
         """Note that the client is connected."""

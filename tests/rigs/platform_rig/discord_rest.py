@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -112,8 +113,9 @@ class DiscordRest:
             return web.Response(status=204, headers=headers)
         response = _json(result, status=status, headers=headers)
         if text:
-            await response.prepare(request)
-            await response.write_eof()
+            with suppress(ConnectionError):  # the gateway may be dead already
+                await response.prepare(request)
+                await response.write_eof()
             asyncio.get_running_loop().call_later(_READ_SECONDS, self.on_shown, text, True)
         return response
 

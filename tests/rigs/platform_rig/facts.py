@@ -1,7 +1,7 @@
 """Records of one run. The judge reads these and nothing else."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -82,6 +82,7 @@ class Effect:
 class History:
     """A whole run.
 
+    :ivar asked_of_model: the questions that the model has seen.
     :ivar queue: ``messages.queue.mode`` of the run; in ``followup`` every message has its own turn.
     :ivar illformed: what the platforms' types find wrong in requests.
     :ivar incidents: by name, what happened to processes: ``crashed``, ``did_not_stop``, ``tools_missing`` …
@@ -91,6 +92,7 @@ class History:
     visible: Sequence[Visible] = ()
     calls: Sequence[Call] = ()
     effects: Sequence[Effect] = ()
+    asked_of_model: Collection[str] = ()
     queue: Literal["followup", "collect", "steer"] = "followup"
     illformed: Sequence[str] = ()
     incidents: Counter[str] = field(default_factory=Counter)

@@ -17,11 +17,15 @@ class Fault(Enum):
     E500 = "500"
     E502 = "502 with a page of a proxy"
     E401 = "401"
+    E429 = "429"
     E404_PAGE = "404 with a page"
 
 
 PAGE = "<html><head><title>{0}</title></head><body><center><h1>{0}</h1></center><hr>nginx</body></html>"
 STATUS = {Fault.E500: 500, Fault.E502: 502, Fault.E401: 401, Fault.E404_PAGE: 404}
+
+
+_DRAWN = (Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.E500, Fault.E502, Fault.E401, Fault.E404_PAGE)
 
 
 @dataclass
@@ -39,7 +43,7 @@ class Rates:
         """Draw a fault, or none."""
         weights = (self.cut_before, self.cut_after, self.e500, self.e502, self.e401, self.e404_page)
         drawn = dice.random()
-        for fault, weight in zip(list(Fault)[1:], weights, strict=True):
+        for fault, weight in zip(_DRAWN, weights, strict=True):
             if drawn < weight:
                 return fault
             drawn -= weight

@@ -9,9 +9,12 @@ from rigs.platform_rig.labels import Piece, notice, pieces, whole_runs
 
 LIMITS = (
     "lost", "doubled", "half_left", "out_of_order", "astray", "repeated_once", "repeated_undeclared",
-    "http_unanswered", "http_wrong", "provider_gone", "illformed", "crashed", "did_not_stop", "tools_missing",
+    "http_unanswered", "http_wrong", "http_dropped", "http_locked_out", "provider_gone", "channel_gone", "illformed",
+    "crashed", "did_not_stop", "not_connected", "tools_missing",
 )  # fmt: skip
 """Counts that have to be 0."""
+UNASKED_SHARE = 0.01
+"""Of all messages, so many may be answered with a notice though the model never saw them: it works all the time."""
 
 
 @dataclass
@@ -34,7 +37,10 @@ class Verdict:
     @property
     def broken(self) -> dict[str, int]:
         """The limits that are broken."""
-        return {name: self.counts[name] for name in LIMITS if self.counts[name]}
+        broken = {name: self.counts[name] for name in LIMITS if self.counts[name]}
+        if (unasked := self.counts["told_unasked"]) > 1 + UNASKED_SHARE * self.counts["asked"]:
+            broken["told_unasked"] = unasked
+        return broken
 
 
 @dataclass
@@ -84,7 +90,7 @@ def judge(history: History) -> Verdict:
     for (channel, chat), (asked_here, shown_here) in sorted(chats.items()):
         asked_here.sort(key=lambda one: one.position)
         shown_here.sort(key=lambda one: one.position)
-        _Chat(f"{channel} {chat}", asked_here, shown_here, history.queue, verdict).judge()
+        _Chat(f"{channel} {chat}", asked_here, shown_here, history, verdict).judge()
     for call in history.calls:
         _judge_call(call, verdict)
     _judge_effects(history, verdict)
@@ -102,7 +108,7 @@ class _Chat:
     name: str
     asked: list[Asked]
     shown: list[Visible]
-    queue: str
+    history: History
     verdict: Verdict
 
     def judge(self) -> None:
@@ -141,7 +147,7 @@ class _Chat:
             if one.question in answers and answers[one.question].wholes:
                 before = False
                 continue
-            if before and self.queue != "followup":
+            if before and self.history.queue != "followup":
                 told.add(one.question)
                 continue
             fitting = next((place for place in free if place > one.position), None)
@@ -156,9 +162,14 @@ class _Chat:
         wholes, halves = answers.wholes, answers.halves()
         if not wholes:
             if one.probe:
-                add("provider_gone", f"{about}, asked after all faults, is not answered")
+                add(
+                    "provider_gone" if one.taken else "channel_gone",
+                    f"{about}, asked after all faults, is not answered",
+                )
             if told:
                 add("told", about)
+                if one.question not in self.history.asked_of_model:
+                    add("told_unasked", about)
                 if halves:
                     add("half_told", about)
             else:

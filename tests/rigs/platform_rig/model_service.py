@@ -1,7 +1,8 @@
 """A Chat Completions service (platform.openai.com/docs/api-reference/chat) that numbers its answers.
 
-It answers each question of the conversation that no whole answer follows. A question that it is asked again after it was
-answered is answered again, with another number, so the judge sees the double.
+It answers the questions of the last user's message that has any, or, where several messages may share a turn, all that no
+whole answer follows. A question that was answered and is asked again is answered again, with another number, so the
+judge sees the double. An older question that was left open stays open, so the judge sees that too.
 """
 
 import asyncio
@@ -28,12 +29,16 @@ def text_of(message: Message) -> str:
     return content if isinstance(content, str) else "\n".join(part.get("text") or "" for part in content)
 
 
-def pending(messages: Sequence[Message]) -> dict[str, str]:
-    """Return the questions that no whole answer follows, with their kinds."""
+def pending(messages: Sequence[Message], *, only_last: bool = False) -> dict[str, str]:
+    """Return the questions that no whole answer follows, with their kinds.
+
+    :param only_last: leave out those of earlier messages.
+    """
     open_questions: dict[str, str] = {}
     for message in messages:
         if message["role"] == "user":
-            open_questions |= dict(ASK.findall(text_of(message)))
+            asked = dict(ASK.findall(text_of(message)))
+            open_questions = asked if asked and only_last else open_questions | asked
         elif message["role"] == "assistant":
             found = pieces(text_of(message))
             for question in {piece.question for piece in found} & open_questions.keys():
@@ -56,17 +61,21 @@ def called(messages: Sequence[Message]) -> set[str]:
 class ModelService:
     """The service; ``async with``.
 
+    :param only_last: see ``pending``.
     :ivar runs: by question, the numbers of the requests that answered it.
+    :ivar refusals: so many of the next requests are answered with 400.
     :ivar missing: tools that a question needed and the request did not offer.
+    :ivar seen: the questions of all requests.
     :ivar pause_seconds: between two parts of an answer.
     """
 
-    def __init__(self, dice: random.Random, pause_seconds: tuple[float, float] = (0.02, 0.25)) -> None:
-        self._dice, self.pause_seconds = dice, pause_seconds
-        self.requests = 0
+    def __init__(self, dice: random.Random, *, only_last: bool) -> None:
+        self._dice, self._only_last = dice, only_last
+        self.pause_seconds = (0.02, 0.25)
+        self.requests = self.refusals = 0
         self.runs: dict[str, list[int]] = defaultdict(list)
         self.missing: Counter[str] = Counter()
-        self.last_request: dict[str, Any] = {}
+        self.seen: set[str] = set()
         self._runner: web.AppRunner | None = None
         self.url = ""
 
@@ -92,8 +101,16 @@ class ModelService:
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         self.requests += 1
-        self.last_request = body
         run = self.requests
+        if self.refusals:
+            self.refusals -= 1
+            error = {
+                "message": "Invalid value.",
+                "type": "invalid_request_error",
+                "param": None,
+                "code": None,
+            }
+            return web.json_response({"error": error}, status=400)
         parts, calls = self._answer(body, run)
         if not body.get("stream"):
             return web.json_response(self._document(body, run, parts, calls))
@@ -112,7 +129,8 @@ class ModelService:
     def _answer(self, body: Mapping[str, Any], run: int) -> tuple[list[str], list[dict[str, Any]]]:
         """Return the parts of the answer, or the tool calls before it."""
         messages = body["messages"]
-        questions, done = pending(messages), called(messages)
+        self.seen |= {question for message in messages for question, _ in ASK.findall(text_of(message))}
+        questions, done = pending(messages, only_last=self._only_last), called(messages)
         offered = {tool["function"]["name"] for tool in body.get("tools") or () if "function" in tool}
         calls: list[dict[str, Any]] = []
         for question, kind in questions.items():

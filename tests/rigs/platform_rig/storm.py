@@ -13,6 +13,7 @@ from rigs.platform_rig.facts import History
 from rigs.platform_rig.gateway_process import STOP_SECONDS, GatewayProcess
 from rigs.platform_rig.judge import Verdict, judge
 from rigs.platform_rig.labels import pieces, whole_runs
+from rigs.platform_rig.settling import Patience, stop, until_settled
 from rigs.platform_rig.world import Setting, World, until
 
 ENDS = {"start": 5, "life": 4, "words": 4, "response": 2, "effect": 3, "term": 2, "long": 2}
@@ -33,15 +34,13 @@ class Plan:
     :ivar kills: number of lives before the last one.
     :ivar ends: weights of ``ENDS``.
     :ivar pause_seconds: mean time between two messages of people, over all chats of a channel.
-    :ivar settle_seconds: time for the last life.
-    :ivar quiet_seconds: nothing changed for so long: it is settled, though something is missing.
+    :ivar patience: time for the last life.
     """
 
     kills: int = 100
     ends: dict[str, int] = field(default_factory=lambda: dict(ENDS))
     pause_seconds: float = 1.6
-    settle_seconds: float = 180.0
-    quiet_seconds: float = 30.0
+    patience: Patience = field(default_factory=Patience)
 
 
 @dataclass
@@ -85,8 +84,8 @@ class Storm:
             self.world.incidents["not_connected"] += 1
         for chat in self.world.chats("discord"):
             await self.world.say("discord", chat)
-        await self._until_quiet(life)
-        await self._stop(life)
+        await until_settled(self.world, life, self.plan.patience)
+        await stop(self.world, life)
 
     async def _write(self, channel: str) -> None:
         dice = random.Random(f"{self.world.setting.seed}-{channel}-people")
@@ -120,15 +119,8 @@ class Storm:
             self.world.ended(life)
         self.done[end] += 1
         if end == "term":
-            await self._stop(life)
+            await stop(self.world, life)
         else:
-            life.kill()
-            await life.wait(STOP_SECONDS)
-
-    async def _stop(self, life: GatewayProcess) -> None:
-        life.terminate()
-        if not await life.wait(STOP_SECONDS):
-            self.world.incidents["did_not_stop"] += 1
             life.kill()
             await life.wait(STOP_SECONDS)
 
@@ -159,30 +151,12 @@ class Storm:
         life = await self.world.start()
         await life.wait(3.0)
         self.world.heal()
-        await self._until_quiet(life)
+        await until_settled(self.world, life, self.plan.patience)
         for channel in self.world.setting.channels:
             for chat in self.world.chats(channel):
                 await self.world.say(channel, chat, probe=True)
-        await self._until_quiet(life)
-        if life.code is not None:
-            self.world.ended(life)
-            return
-        await self._stop(life)
-
-    async def _until_quiet(self, life: GatewayProcess) -> None:
-        """Wait until all is answered and nothing changes; or nothing has changed for long; or the time is over."""
-        ends, changed, before = time.monotonic() + self.plan.settle_seconds, time.monotonic(), None
-        while time.monotonic() < ends and life.code is None:
-            history = self.world.history()
-            now = (self.world.model.requests, len(history.effects), [one.text for one in history.visible],
-                   [len(one.attempts) for one in history.calls])  # fmt: skip
-            if now != before:
-                before, changed = now, time.monotonic()
-            counts = judge(history).counts
-            is_open = counts["lost"] or (self.world.callers and self.world.callers.waiting)
-            if time.monotonic() - changed > (self.plan.quiet_seconds if is_open else 2.0):
-                return
-            await asyncio.sleep(0.25)
+        await until_settled(self.world, life, self.plan.patience)
+        await stop(self.world, life)
 
 
 async def run(folder: Path, setting: Setting, plan: Plan) -> tuple[Verdict, dict[str, Any]]:

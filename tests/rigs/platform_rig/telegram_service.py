@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Self
 
 from aiohttp import web
@@ -104,6 +105,9 @@ class TelegramService:
             return cut(request)
         if fault in (Fault.E502, Fault.E404_PAGE):
             return page(fault)
+        if fault is Fault.E429:
+            refused = Refused(429, "Too Many Requests: retry after 1", retry_after=1)
+            return web.json_response(refused.document(), status=429)
         if fault in STATUS:
             names = {500: "Internal Server Error", 401: "Unauthorized"}
             code = STATUS[fault]
@@ -129,8 +133,9 @@ class TelegramService:
             return cut(request)
         response = web.json_response(body, status=status)
         if shows:
-            await response.prepare(request)
-            await response.write_eof()
+            with suppress(ConnectionError):  # the gateway may be dead already
+                await response.prepare(request)
+                await response.write_eof()
             asyncio.get_running_loop().call_later(
                 _READ_SECONDS, self.on_shown, str(fields.get("text", "")), True
             )

@@ -11,6 +11,8 @@ import time
 
 from claw import hookimpl, tool
 
+with open(os.environ["RIG_IMPORTED"], "a") as file:
+    file.write(f"{os.getpid()}\\n")
 time.sleep(float(os.environ.get("RIG_IMPORT_SECONDS", "0")))
 
 

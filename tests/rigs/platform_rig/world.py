@@ -27,7 +27,7 @@ from rigs.platform_rig.telegram_service import TOKEN, TelegramService
 CHANNELS = ("telegram", "http", "discord")
 API_TOKEN = "rig-51d0f7a2c94be683"
 _PRIVATE, _GROUP = (101, 102, 103), -1001
-_USERS = ("u1", "u2")
+_USERS = ("u1", "u2", "u3", "u4")
 _MOST_CALLS_OF_A_USER = 3
 
 
@@ -46,7 +46,7 @@ class Setting:
     tool_seconds: float = 0.2
     import_seconds: float = 0.0
     python: str = ""
-    patience_seconds: float = 600.0
+    patience_seconds: float = 300.0
 
 
 @dataclass
@@ -61,6 +61,9 @@ class World:
     def __post_init__(self) -> None:
         self.dice = random.Random(self.setting.seed)
         self.home, self.work = self.folder / "claw", self.folder / "work"
+        self.port = 0
+        self.relay_faults = Faults(self.dice)
+        self.imported = self.folder / "imported"
         self.effects, self.said = self.folder / "effects", self.folder / "said"
         self._asked: list[Asked] = []
         self._numbers: Counter[str] = Counter()
@@ -77,7 +80,9 @@ class World:
             path.mkdir(parents=True)
         site = tool_plugin.install(self.folder / "site")
         enter = self._stack.enter_async_context
-        self.model = await enter(ModelService(self._dice_of("model")))
+        self.model = await enter(
+            ModelService(self._dice_of("model"), only_last=self.setting.queue == "followup")
+        )
         config: dict[str, Any] = {
             "channels": {},
             "providers": {"openai": {"baseUrl": self.model.url, "apiKey": "sk-rig-000000000000000000000000"}},
@@ -89,10 +94,11 @@ class World:
         if "discord" in self.setting.channels:
             config["channels"]["discord"] = await self._begin_discord()
         if "http" in self.setting.channels:
-            port = _free_port()
-            config["gateway"] = {"port": port, "auth": {"token": API_TOKEN}}
+            self.port = _free_port()
+            config["gateway"] = {"port": self.port, "auth": {"token": API_TOKEN}}
             config["channels"]["http"] = {}
-            relay = await enter(Relay(port, self._faults("http")))
+            self.relay_faults = self._faults("http")
+            relay = await enter(Relay(self.port, self.relay_faults))
             url = f"http://127.0.0.1:{relay.port}/v1"
             self.callers = HttpCallers(
                 url, API_TOKEN, self._dice_of("callers"), self.setting.patience_seconds
@@ -100,7 +106,7 @@ class World:
         (self.home / "config.json").write_text(json.dumps(config))
         self.environ = {
             "PATH": os.defpath, "HOME": str(self.folder), "CLAW_HOME": str(self.home), "LANG": "C.UTF-8",
-            "PYTHONPATH": str(site), "RIG_EFFECTS": str(self.effects),
+            "PYTHONPATH": str(site), "RIG_EFFECTS": str(self.effects), "RIG_IMPORTED": str(self.imported),
             "RIG_TOOL_SECONDS": str(self.setting.tool_seconds),
             "RIG_IMPORT_SECONDS": str(self.setting.import_seconds), "RIG_PYTHON": self.setting.python,
         }  # fmt: skip
@@ -212,6 +218,10 @@ class World:
         """Return the lines that tools have written."""
         return self.effects.read_text().splitlines() if self.effects.exists() else []
 
+    def imports(self) -> int:
+        """Return how often the plugin of the rig began to be imported."""
+        return len(self.imported.read_text().splitlines()) if self.imported.exists() else 0
+
     def history(self) -> History:
         """Return the history up to now."""
         confirmed = self.telegram.confirmed if self.telegram else set()
@@ -228,6 +238,7 @@ class World:
             visible=[shown for service in services for shown in service.visible()],
             calls=self.callers.calls() if self.callers else [],
             effects=[Effect(*line.split()) for line in self.effect_lines()],
+            asked_of_model=self.model.seen,
             queue=self.setting.queue,
             illformed=wrong + (self.observer.differences() if self.observer else []),
             incidents=incidents,

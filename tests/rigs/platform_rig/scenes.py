@@ -1,0 +1,215 @@
+"""Single faults at exact moments, each in a home of its own: they happen always, and in a storm by chance."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from rigs.platform_rig.facts import History
+from rigs.platform_rig.faults import Fault
+from rigs.platform_rig.gateway_process import STOP_SECONDS, GatewayProcess
+from rigs.platform_rig.judge import Verdict, judge
+from rigs.platform_rig.labels import pieces, whole_runs
+from rigs.platform_rig.settling import Patience, stop, until_settled
+from rigs.platform_rig.world import API_TOKEN, Setting, World, until
+
+_PATIENCE = Patience(60.0, 15.0)
+_LISTENS_SECONDS = 60.0
+_SLOWLY = (0.4, 0.4)
+_CHAT = {"telegram": "101", "discord": "201", "http": "u1"}
+_MANY_CALLS, _MANY_CONNECTIONS, _WRONG_TOKENS, _REFUSALS, _CUTS = 28, 300, 10, 16, 6
+Play = Callable[[World], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One scene: its channels, and what happens up to the start of the last life."""
+
+    channels: tuple[str, ...]
+    play: Play
+
+
+async def _listening(world: World) -> GatewayProcess:
+    """Start a gateway and wait until every channel works."""
+    life = await world.start()
+    polls = world.telegram.polls if world.telegram else 0
+
+    def listens() -> bool:
+        telegram = world.telegram is None or world.telegram.calls.get("getUpdates", 0) > polls
+        return telegram and (world.discord is None or world.discord.is_connected)
+
+    assert await until(listens, _LISTENS_SECONDS), "the gateway does not listen"
+    while world.callers is not None and await _get(world, "/health") != 200:
+        await asyncio.sleep(0.1)
+    return life
+
+
+async def _get(world: World, path: str, token: str = API_TOKEN) -> int:
+    """Return the status of a request to the gateway itself; 0 = no response."""
+    async with httpx.AsyncClient() as client:
+        try:
+            url = f"http://127.0.0.1:{world.port}{path}"
+            return (await client.get(url, headers={"Authorization": f"Bearer {token}"})).status_code
+        except httpx.HTTPError:
+            return 0
+
+
+def _killed_at_first_words(channel: str, *, responded: bool) -> Play:
+    async def play(world: World) -> None:
+        life = await _listening(world)
+
+        def shown(text: str, has_responded: bool) -> None:
+            found = pieces(text)
+            if has_responded == responded and found and not whole_runs(found):
+                if responded:  # the gateway has had time to note which message it is
+                    asyncio.get_running_loop().call_later(_SLOWLY[0], life.kill)
+                else:
+                    life.kill()
+
+        world.model.pause_seconds = _SLOWLY
+        if channel == "discord":
+            await world.say(channel, _CHAT[channel])
+            await until_settled(world, life, _PATIENCE)
+        world.watch(shown)
+        await world.say(channel, _CHAT[channel], "long")
+        assert await life.wait(_LISTENS_SECONDS), "no beginning of an answer was shown"
+
+    return play
+
+
+def _killed_in_tool(kind: str) -> Play:
+    async def play(world: World) -> None:
+        life = await _listening(world)
+        await world.say("telegram", _CHAT["telegram"], kind)
+        assert await until(world.effect_lines, _LISTENS_SECONDS, 0.005), "the tool was not called"
+        life.kill()
+        await life.wait(STOP_SECONDS)
+
+    return play
+
+
+def _ended_twice_in_an_import(*, kill: bool) -> Play:
+    async def play(world: World) -> None:
+        for count in (1, 2):
+            life = await world.start()
+            assert await until(lambda count=count: world.imports() >= count, _LISTENS_SECONDS, 0.01)
+            life.kill() if kill else life.terminate()
+            await life.wait(STOP_SECONDS)
+        await world.say("telegram", _CHAT["telegram"], "once")
+
+    return play
+
+
+def _faults_of(method: str, fault: Fault, times: int) -> Play:
+    async def play(world: World) -> None:
+        assert world.telegram is not None
+        await _listening(world)
+        world.telegram.faults.order(method, *[fault] * times)
+        if method == "getUpdates":  # the poll that is held now has to end before the fault is met
+            await world.say("telegram", _CHAT["telegram"])
+            faults = world.telegram.faults
+            assert await until(lambda: not faults.ordered.get(method), _LISTENS_SECONDS)
+        await world.say("telegram", _CHAT["telegram"])
+
+    return play
+
+
+async def _response_of_a_call_is_cut(world: World) -> None:
+    await _listening(world)
+    world.relay_faults.order("connection", Fault.CUT_AFTER)
+    await world.say("http", _CHAT["http"], "once")
+
+
+async def _many_calls_of_one_user(world: World) -> None:
+    await _listening(world)
+    for _ in range(_MANY_CALLS):
+        await world.say("http", _CHAT["http"])
+
+
+async def _model_refuses(world: World) -> None:
+    await _listening(world)
+    world.model.refusals = 1
+    await world.say("http", _CHAT["http"])
+
+
+async def _many_connections(world: World) -> None:
+    await _listening(world)
+    headers = f"Host: localhost\r\nAuthorization: Bearer {API_TOKEN}\r\nConnection: close"
+    request = f"GET /v1/models HTTP/1.1\r\n{headers}\r\n\r\n"
+
+    async def ask() -> bool:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+            await asyncio.sleep(0.5)
+            writer.write(request.encode())
+            status = await asyncio.wait_for(reader.read(13), 30)
+            writer.close()
+        except (OSError, TimeoutError):
+            return False
+        return status.startswith((b"HTTP/1.1 200", b"HTTP/1.1 429"))
+
+    served = await asyncio.gather(*(ask() for _ in range(_MANY_CONNECTIONS)))
+    if lost := served.count(False):
+        world.incidents["http_dropped"] += lost
+
+
+async def _wrong_tokens(world: World) -> None:
+    await _listening(world)
+    for at in range(_WRONG_TOKENS + 1):
+        await _get(world, "/v1/models", f"wrong-token-{at:04d}")
+    if await _get(world, "/v1/models") != 200:
+        world.incidents["http_locked_out"] += 1
+
+
+SCENES: dict[str, Scene] = {
+    "telegram killed at the first words": Scene(
+        ("telegram",), _killed_at_first_words("telegram", responded=False)
+    ),
+    "telegram killed behind the first words": Scene(
+        ("telegram",), _killed_at_first_words("telegram", responded=True)
+    ),
+    "discord killed at the first words": Scene(
+        ("discord",), _killed_at_first_words("discord", responded=False)
+    ),
+    "discord killed behind the first words": Scene(
+        ("discord",), _killed_at_first_words("discord", responded=True)
+    ),
+    "killed in a tool that may run once": Scene(("telegram",), _killed_in_tool("once")),
+    "killed in an undeclared tool": Scene(("telegram",), _killed_in_tool("undeclared")),
+    "killed twice in an import": Scene(("telegram",), _ended_twice_in_an_import(kill=True)),
+    "stopped twice in an import": Scene(("telegram",), _ended_twice_in_an_import(kill=False)),
+    "one 401 for a poll": Scene(("telegram",), _faults_of("getUpdates", Fault.E401, 1)),
+    "one 404 page for a poll": Scene(("telegram",), _faults_of("getUpdates", Fault.E404_PAGE, 1)),
+    "sixteen 429 for one answer": Scene(("telegram",), _faults_of("sendMessage", Fault.E429, _REFUSALS)),
+    "six sends are cut": Scene(("telegram",), _faults_of("sendMessage", Fault.CUT_BEFORE, _CUTS)),
+    "six responses are cut": Scene(("telegram",), _faults_of("sendMessage", Fault.CUT_AFTER, _CUTS)),
+    "the response of a call is cut": Scene(("http",), _response_of_a_call_is_cut),
+    "28 calls of one user": Scene(("http",), _many_calls_of_one_user),
+    "the model refuses a call": Scene(("http",), _model_refuses),
+    "300 connections at once": Scene(("http",), _many_connections),
+    "ten wrong tokens, then the right one": Scene(("http",), _wrong_tokens),
+}
+"""All scenes by name."""
+
+
+async def play(name: str, folder: Path, python: str = "") -> tuple[Verdict, History]:
+    """Play a scene in a new folder; let one more life settle it if the last one is dead."""
+    scene = SCENES[name]
+    imports = 1.5 if "import" in name else 0.0
+    setting = Setting(
+        channels=scene.channels, faults=False, tool_seconds=1.0, import_seconds=imports, python=python,
+        patience_seconds=_PATIENCE.most_seconds,
+    )  # fmt: skip
+    async with World(folder, setting) as world:
+        await scene.play(world)
+        world.watch(lambda text, responded: None)
+        world.model.pause_seconds = (0.02, 0.1)
+        life = world.gateway
+        if life is None or life.code is not None:
+            life = await world.start()
+        await until_settled(world, life, _PATIENCE)
+        await stop(world, life)
+        history = world.history()
+    return judge(history), history
