@@ -205,6 +205,20 @@ def test_a_channel_speaks_chinese_as_claw_does(plugin: str) -> None:
     assert {template: where for template, where in said.items() if template not in chinese} == {}
 
 
+@pytest.mark.parametrize("plugin", ["author", "loop-guard", "offline", "prompt", "skills"])
+def test_a_plugin_with_translations_translates_all_that_people_read(plugin: str) -> None:
+    package = ROOT / "plugins" / plugin / f"claw_{plugin.replace('-', '_')}"
+    said = {
+        template
+        for source in sources(package)
+        if "templates" not in source.path.parts  # the code of a new plugin
+        for call, name, given in calls(source)
+        for expression in given
+        for template in literals(expression)
+    }
+    assert sorted(said - (i18n.translations("zh", package.name) | CHINESE).keys()) == []
+
+
 async def test_the_menu_of_telegram_is_in_the_language_in_use() -> None:
     from claw_telegram.menu import menu_of
 

@@ -310,7 +310,7 @@ BUDGETS = {
     "claw_admin": 3460,
     "claw_anthropic": 415,
     "claw_approvals": 671,
-    "claw_author": 522,
+    "claw_author": 563,
     "claw_budgets": 666,
     "claw_channel_sdk": 450,
     "claw_config_sdk": 194,

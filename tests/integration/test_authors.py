@@ -296,6 +296,7 @@ def test_a_rule_that_an_author_does_not_share_can_be_left_out(project: Path, pac
     [
         ("'x'", "register_tools answered with str, which has no name, description, run, parameters"),
         ("[None]", "register_tools answered with NoneType, which has no name, description, run, parameters"),
+        ("7", "register_tools answered with int, which is no list"),
     ],
 )
 def test_a_hook_that_answers_with_something_else_is_named_with_the_fix(
@@ -310,6 +311,23 @@ def test_a_hook_that_answers_with_something_else_is_named_with_the_fix(
     said = f"{problem}: it must return a list of tools"
     assert checked.exit_code == 1 and f"claw_plugin_wind_chime: {said} (hooks)" in checked.output.splitlines()
     assert built.exit_code != 0 and said in str(built.exception)
+
+
+@pytest.mark.parametrize("kind", ["tool"])
+def test_a_wrong_answer_is_said_in_chinese(
+    project: Path, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAW_HOME", str(tmp_path / "zh"))
+    (tmp_path / "zh").mkdir(mode=0o700)
+    (tmp_path / "zh" / "config.yaml").write_text("locale: zh\n")
+    code = package / "__init__.py"
+    before, hook, _ = code.read_text().partition("def register_tools")
+    code.write_text(f"{before}{hook}(config):\n    return 7\n")
+    command = [sys.executable, "-m", "claw", "plugins", "check", str(project)]
+
+    checked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    assert "register_tools 返回了 int，它不是列表：必须返回由 tools 组成的列表" in checked.stdout
 
 
 def test_an_installed_plugin_is_checked_by_its_id() -> None:

@@ -10,16 +10,20 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from claw import ClawError
+from claw import ClawError, t
 from claw.runtime import KIND_OF_HOOK, WANTED, ToolDeclaration, hook_problems
 from claw.testing import contributed, plugin_config
 
 SECONDS = 60
+Problem = tuple[str, dict[str, Any]]
+"""An English template and its values; the caller formats it in the language in use."""
 _LISTED = {
     "register_prompt_sections": "prompt_sections",
     "register_sandboxes": "sandboxes",
@@ -54,9 +58,10 @@ def ask(root: Path, package: str, plugin: str) -> dict[str, Any]:
                 "the package {package} did not come back within {seconds} s", package=package, seconds=SECONDS
             ) from None
         if done.returncode or not answer.exists():
-            why = (done.stderr.strip() or "it ended without an answer").splitlines()[-1]
+            why = (done.stderr.strip() or t("it ended without an answer")).splitlines()[-1]
             raise ClawError("the package {package} cannot be asked: {why}", package=package, why=why)
         fields: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+        fields["problems"] = [t(template, **values) for template, values in fields["problems"]]
         return fields
 
 
@@ -111,8 +116,10 @@ class RecordingConfig:
 def asked(package: str, plugin: str) -> dict[str, Any]:
     """Return the fields of the manifest that follow from the code."""
     module, config = import_module(package), RecordingConfig(plugin)
-    answers = contributed(module, config)  # type: ignore[arg-type]  it quacks
-    wrong = {hook: problem for hook, things in answers.items() if (problem := _wrong_answer(hook, things))}
+    wrong: dict[str, Problem] = {}
+    hooks = {hook: _checked(hook, getattr(module, hook), wrong) for hook in WANTED if hasattr(module, hook)}
+    answers = contributed(SimpleNamespace(**hooks), config)  # type: ignore[arg-type]  it quacks
+    wrong |= {hook: problem for hook, things in answers.items() if (problem := _wrong_answer(hook, things))}
     answers = {hook: things for hook, things in answers.items() if hook not in wrong}
     fields: dict[str, Any] = {"id": plugin, "problems": [*_problems(module), *wrong.values()]}
     kinds = [kind for hook, kind in KIND_OF_HOOK.items() if hook in answers]
@@ -129,24 +136,47 @@ def asked(package: str, plugin: str) -> dict[str, Any]:
     return fields
 
 
-def _problems(module: Any) -> list[str]:
+def _problems(module: Any) -> list[Problem]:
     """Return what is wrong with the hooks of the package."""
     try:
-        return [one.problem for one in hook_problems(module)]
+        found = hook_problems(module)
     except ClawError as why:
-        return [why.problem]
+        found = [why]
+    return [(template, values) for template, _, values in (one.parts for one in found)]
 
 
-def _wrong_answer(hook: str, things: list[Any]) -> str:
-    """Return what is wrong with the first object that is not what the hook asks for; empty when all are."""
+def _checked(hook: str, function: Callable[..., Any], wrong: dict[str, Problem]) -> Callable[..., Any]:
+    """Return the hook such that an answer that is no list is recorded in ``wrong`` instead of raising later."""
+
+    @wraps(function)
+    def call(**given: Any) -> Any:
+        answer = function(**given)
+        if answer is None or isinstance(answer, Iterable):
+            return answer
+        values = {"hook": hook, "kind": type(answer).__name__, "wanted": _wanted(hook)}
+        wrong[hook] = (
+            "{hook} answered with {kind}, which is no list: it must return a list of {wanted}",
+            values,
+        )
+        return ()
+
+    return call
+
+
+def _wanted(hook: str) -> str:
+    return hook.removeprefix("register_").replace("_", " ")
+
+
+def _wrong_answer(hook: str, things: list[Any]) -> Problem | None:
+    """Return what is wrong with the first object that is not what the hook asks for."""
     for thing in things:
         if missing := [name for name in WANTED[hook] if not hasattr(thing, name)]:
-            wanted = hook.removeprefix("register_").replace("_", " ")
-            return (
-                f"{hook} answered with {type(thing).__name__}, which has no {', '.join(missing)}: "
-                f"it must return a list of {wanted}"
+            template = (
+                "{hook} answered with {kind}, which has no {missing}: it must return a list of {wanted}"
             )
-    return ""
+            kind, members = type(thing).__name__, ", ".join(missing)
+            return template, {"hook": hook, "kind": kind, "missing": members, "wanted": _wanted(hook)}
+    return None
 
 
 def _line(tool: Any) -> dict[str, Any]:

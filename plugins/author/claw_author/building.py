@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+from claw import t
 from claw.runtime import Manifest, ProviderDeclaration, ToolDeclaration
 
 BY_HAND = ("name", "description", "api", "skills", "requires", "env", "capabilities", "schema")
@@ -70,7 +71,12 @@ def differences(built: Manifest, found: Manifest) -> Iterator[str]:
     file = {tool.name: tool for tool in found.tools}
     for name in dict.fromkeys([*code, *file]):
         if name not in file or name not in code:
-            yield f"tools: {name} is only in the {'code' if name in code else 'manifest'}"
+            is_code = name in code
+            yield (
+                t("tools: {name} is only in the code", name=name)
+                if is_code
+                else t("tools: {name} is only in the manifest", name=name)
+            )
         elif code[name] != file[name]:
             fields = [
                 f
@@ -79,7 +85,7 @@ def differences(built: Manifest, found: Manifest) -> Iterator[str]:
             ]
             yield f"tools: {name}: {', '.join(fields)}"
     if list(code) != list(file) and sorted(code) == sorted(file):
-        yield "tools: another order"
+        yield t("tools: another order")
 
 
 def _meaning(schema: Any) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from claw import ClawError, PluginError, UsageError, nearest
+from claw import ClawError, PluginError, UsageError, nearest, t
 from claw.runtime import AsJson, Manifest, document, installed_plugins, parse_manifest, plugin_states
 from claw.testing import tool_tokens
 
@@ -40,12 +40,10 @@ def new(
     if as_json:
         document("plugin-project", {"folder": str(folder), "plugin": plugin, "template": kind})
         return
-    typer.echo(f"{folder}: the {kind} plugin {plugin}")
-    typer.echo(f"next: cd {folder} && {sys.executable} -m pytest -q")
+    typer.echo(t("{folder}: the {kind} plugin {plugin}", folder=folder, kind=kind, plugin=plugin))
+    typer.echo(t("next: {command}", command=f"cd {folder} && {sys.executable} -m pytest -q"))
     if find_spec("pytest") is None:
-        typer.echo(
-            "first: python -m pip install pytest (in claw's repository: python3 run.py test --version)"
-        )
+        typer.echo(t("first: {command}", command="python -m pip install pytest"))
 
 
 def build(
@@ -58,20 +56,20 @@ def build(
     """Write claw-plugin.json from the code; the code is imported in a process of its own."""
     project = find(path)
     manifest, before = _built(project), _found(project)
-    changes = list(building.differences(manifest, before)) if before else ["it is missing"]
+    changes = list(building.differences(manifest, before)) if before else [t("it is missing")]
     if changes and not check:
         project.manifest.write_text(building.written(manifest), encoding="utf-8")
     if as_json:
         body = {"file": str(project.manifest), "changes": changes, "written": bool(changes) and not check}
         document("plugin-manifest", body)
     elif not changes:
-        typer.echo(f"{project.manifest}: as the code says")
+        typer.echo(t("{file}: as the code says", file=project.manifest))
     elif check:
         for change in changes:
             typer.echo(f"{project.manifest}: {change}", err=True)
-        typer.echo(f"claw plugins build {path} writes it again", err=True)
+        typer.echo(t("{command} writes it again", command=f"claw plugins build {path}"), err=True)
     else:
-        typer.echo(f"{project.manifest}: written")
+        typer.echo(t("{file}: written", file=project.manifest))
     raise typer.Exit(1 if changes and check else 0)
 
 
@@ -92,10 +90,11 @@ def check(
         document("pluginCheck", body | {"findings": [finding.as_data() for finding in findings]})
     else:
         for name, tokens in prices.items():
-            typer.echo(f"{name}: {tokens} tokens in every request that offers it")
+            typer.echo(t("{name}: {tokens} tokens in every request that offers it", name=name, tokens=tokens))
         for finding in findings:
             typer.echo(f"{finding.where}: {finding.problem} ({finding.rule})")
-        typer.echo(f"{manifest.id}: {len(findings) or 'no'} finding{'s' * (len(findings) != 1)}")
+        count = t("{count:finding|findings}", count=len(findings)) if findings else t("no findings")
+        typer.echo(f"{manifest.id}: {count}")
     raise typer.Exit(1 if findings else 0)
 
 
@@ -132,9 +131,12 @@ def _project(folder: Path) -> tuple[Manifest, list[linting.ManifestFinding]]:
     ]
     manifest = building.built(fields, before, project.description)
     if before is None:
-        changes = [] if broken else ["it is not there: claw plugins build writes it"]
+        changes = [] if broken else [t("it is not there: claw plugins build writes it")]
     else:
-        changes = [f"not as in the code: {change}" for change in building.differences(manifest, before)]
+        changes = [
+            t("not as in the code: {change}", change=change)
+            for change in building.differences(manifest, before)
+        ]
     broken += [linting.ManifestFinding("manifest", project.manifest.name, change) for change in changes]
     return manifest, [*broken, *linting.findings(manifest)]
 
