@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,6 @@ from claw.agent.tool_gate import Caller, prepare
 from claw.agent.turn import take_turn
 from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, resolve_turn
 from claw.config import Config, validate_source
-from claw.config.checks import check_installed, installed_names
 from claw.config.errors import combine_errors
 from claw.config.paths import value_at
 from claw.config.plugin_view import PluginConfig
@@ -32,7 +31,7 @@ from claw.config.source import CONFIG_FILE_NAMES, ConfigSource, find_config, rea
 from claw.config.summary import outline_config
 from claw.config.values import Secret
 from claw.contracts.channel import Channel
-from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError
+from claw.contracts.errors import ClawError, PluginError, UsageError
 from claw.contracts.events import ignore_event
 from claw.contracts.messages import Address, Inbound, Outbound, Receipt
 from claw.contracts.provider import ModelRef
@@ -46,11 +45,10 @@ from claw.host.health import PluginHealth
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
 from claw.host.manager import Host
 from claw.host.manifest import InstalledPlugin
-from claw.host.registry import Contribution, HookRules, Registry
+from claw.host.registry import Contribution, HookRules, Registry, file_warnings
 from claw.host.state import (
     PluginState,
     choose_default_model,
-    chosen_by_file,
     config_key_errors,
     declared_tools,
     owned_models,
@@ -59,7 +57,6 @@ from claw.host.worker import PluginWorker, within
 from claw.i18n import t
 from claw.policy.engine import judge_tools
 from claw.policy.subjects import RunFacts, ToolFact, tool_fact, withheld_line
-from claw.policy.unknown_names import unknown_words, unrestricted_lists
 from claw.security.admission import PAIRED_PEOPLE, TERMINAL, paired_people
 from claw.security.http_client import HttpClients
 from claw.security.redaction import Redactor
@@ -73,31 +70,23 @@ from claw.storage.turn_log import NoTurnLog, is_repeat
 
 @dataclass(frozen=True)
 class Setup:
-    """The config file and the states of the plugins, before any plugin's code is loaded."""
+    """The config file and the states of the plugins, before any plugin's code is loaded.
+
+    :param tools: every tool, once all plugins are loaded; None = only manifests are read.
+    """
 
     config: Config
     found: tuple[InstalledPlugin, ...]
     plugin_states: tuple[PluginState, ...]
     default_model: str
+    tools: tuple[ToolFact, ...] | None = None
 
     @cached_property
     def facts(self) -> tuple[ToolFact, ...]:
-        """The tools that the manifests declare."""
+        """The tools; before plugins are loaded, those that the manifests declare."""
+        if self.tools is not None:
+            return self.tools
         return declared_tools(self.plugin_states, self.config.settings.tools.suppliers)
-
-    def warnings(self, facts: Iterable[ToolFact] | None = None) -> tuple[ConfigError, ...]:
-        """Return what the file says and nothing obeys: the same for every command.
-
-        :param facts: every tool, where all plugins are loaded; None = those that manifests list.
-        """
-        config, wanted = self.config, outline_config(self.config.raw)
-        unlisted = [] if facts is not None else [one for one in self.plugin_states if not one.lists_tools]
-        there = installed_names(self.found)
-        found = [*config.warnings, *check_installed(config, there)]
-        if not any(one.found.manifest is None or chosen_by_file(one.id, wanted) for one in unlisted):
-            known = self.facts if facts is None else facts
-            found += unknown_words(config, known, there.plugins | there.tools, complete=not unlisted)
-        return (*found, *unrestricted_lists(config))
 
     def models(self, agent: str = "") -> tuple[ModelRef, ...]:
         """Return the models of an agent, in the order in which they are asked."""
@@ -155,7 +144,7 @@ class App:
 
     :param setup: the result of ``load_setup``.
     :param plugins: plugin objects that a test passes in, by id.
-    :param log: receives each problem that stops nothing, as one translated line.
+    :param log: receives each problem that stops nothing, as one translated line; None = nobody reads them.
     :param timeouts: limits of time for calls of plugins.
     :param before: the app of an older configuration in the same process: its database, sessions, network clients and
         plugin objects are reused.
@@ -168,7 +157,7 @@ class App:
         setup: Setup,
         *,
         plugins: Mapping[str, Any] | None = None,
-        log: Callable[[str], None] = lambda line: None,
+        log: Callable[[str], None] | None = None,
         clock: Clock = SYSTEM_CLOCK,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         before: "App | None" = None,
@@ -179,7 +168,7 @@ class App:
         self.setup, self.config = setup, setup.config
         self._plugins: Mapping[str, Any] = before._plugins if before else dict(plugins or {})
         self.redact = Redactor(_secrets(self.config), self.config.settings.logging.redact_patterns)
-        self._write_log: Callable[[str], None] = before._write_log if before else log
+        self._write_log: Callable[[str], None] | None = before._write_log if before else log
         self._make_home()
         self._network: HttpClients = before._network if before else HttpClients()
         self._worker = PluginWorker(self.timeouts, self._task_failed)
@@ -242,10 +231,12 @@ class App:
     def _log_findings(self, facts: tuple[ToolFact, ...]) -> None:
         """Log the warnings about the config file, clashes of tools, and quarantined plugins: a line each, once."""
         faults = self.registry.diagnostics
-        setup = replace(self.setup, found=tuple(one.found for one in self.host.plugin_states))
+        found = tuple(one.found for one in self.host.plugin_states)
+        checks = self.host.on_demand("register_diagnostics", at_start=True) if self._write_log else ()
+        warnings = file_warnings(replace(self.setup, found=found, tools=facts), checks)
         for line in (
             *faults,  # that of a plugin's settings is a warning about the file too
-            *(one for one in map(str, setup.warnings(facts)) if one not in "\n".join(faults)),
+            *(one for one in map(str, warnings) if one not in "\n".join(faults)),
             *map(str, judge_tools(facts, (), RunFacts()).conflicts),
             *filter(None, map(withheld_line, facts)),
         ):
@@ -265,7 +256,8 @@ class App:
 
     def log(self, line: str) -> None:
         """Log a problem that stops nothing; secrets are masked."""
-        self._write_log(self.redact(line))
+        if self._write_log:
+            self._write_log(self.redact(line))
 
     def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Log the failure of a task that is never awaited: the exception handler of the event loop of this app."""

@@ -32,14 +32,15 @@ _NAMES = {
         "takes_scenario verify_tool"
     ),
     # The config file
-    "claw.config.agents": "AgentSettings Model People Zone is_interpreter",
-    "claw.config.channels": "QueueSettings",
-    "claw.config.checks": "odd_people",
+    "claw.config.agents": "PEOPLE AgentSettings Model People Zone is_interpreter",
+    "claw.config.channels": "QueueSettings example_unless_id",
     "claw.config.errors": "ConfigErrors ErrorFactory",
     "claw.config.loader": "Config load_config no_owners validate_section validate_source",
     "claw.config.models": "Settings",
     "claw.config.paths": "AGENT_KEYS format_key split_key value_at values_at written_path",
-    "claw.config.source": "CONFIG_FILE_NAMES ConfigSource find_config parse_config read_config",
+    "claw.config.source": (
+        "CONFIG_FILE_NAMES ConfigSource SubstitutedText find_config parse_config read_config substitute_all"
+    ),
     "claw.config.summary": (
         "ANY_ENDPOINT FIRST_PARTY ConfigOutline install_hint outline_config schema_violations"
     ),
@@ -76,10 +77,10 @@ _NAMES = {
     ),
     "claw.host.overlay": ("CURRENT_LINK EDITABLE_FILE GATEWAY_LOCK LAYERS_FOLDER METADATA_FILE STAGED_LINK"),
     "claw.host.registry": "BUILTIN Contribution HookRules ON_DEMAND SLOTS WANTED account_of channel_key hook_problems",
-    "claw.host.state": "PluginState require_plugins",
+    "claw.host.state": "PluginState chosen_by_file require_plugins",
     "claw.host.worker": "ReusableTimeout check_and_run in_loop is_own_exit within",
     # Tool policy
-    "claw.policy.catalog": "CORE_TOOLS PLUGINS_GROUP TOOL_GROUPS matches_pattern normalise_tool_name",
+    "claw.policy.catalog": "CORE_TOOLS PLUGINS_GROUP TOOL_GROUPS is_pattern matches_pattern normalise_tool_name",
     "claw.policy.decision": "Judgement",
     "claw.policy.engine": "CLOSING_CHECKS OPENING_CHECKS judge_tools restricts",
     "claw.policy.explain": "Explanation explain_tool",

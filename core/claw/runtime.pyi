@@ -88,6 +88,7 @@ from claw.cli.tools import (
     verify_tool as verify_tool,
 )
 from claw.config.agents import (
+    PEOPLE as PEOPLE,
     AgentSettings as AgentSettings,
     Model as Model,
     People as People,
@@ -96,9 +97,7 @@ from claw.config.agents import (
 )
 from claw.config.channels import (
     QueueSettings as QueueSettings,
-)
-from claw.config.checks import (
-    odd_people as odd_people,
+    example_unless_id as example_unless_id,
 )
 from claw.config.errors import (
     ConfigErrors as ConfigErrors,
@@ -125,9 +124,11 @@ from claw.config.paths import (
 from claw.config.source import (
     CONFIG_FILE_NAMES as CONFIG_FILE_NAMES,
     ConfigSource as ConfigSource,
+    SubstitutedText as SubstitutedText,
     find_config as find_config,
     parse_config as parse_config,
     read_config as read_config,
+    substitute_all as substitute_all,
 )
 from claw.config.summary import (
     ANY_ENDPOINT as ANY_ENDPOINT,
@@ -270,6 +271,7 @@ from claw.host.registry import (
 )
 from claw.host.state import (
     PluginState as PluginState,
+    chosen_by_file as chosen_by_file,
     require_plugins as require_plugins,
 )
 from claw.host.worker import (
@@ -286,6 +288,7 @@ from claw.policy.catalog import (
     CORE_TOOLS as CORE_TOOLS,
     PLUGINS_GROUP as PLUGINS_GROUP,
     TOOL_GROUPS as TOOL_GROUPS,
+    is_pattern as is_pattern,
     matches_pattern as matches_pattern,
     normalise_tool_name as normalise_tool_name,
 )

@@ -9,7 +9,6 @@ from claw import Secret
 from claw.config import Config, ConfigErrors, load_config
 from claw.config.agents import AgentSettings
 from claw.config.channels import ChannelConfig
-from claw.config.checks import InstalledNames, check_installed
 from claw.config.models import ProviderConfig, Settings
 from claw.config.paths import AGENT_KEYS, camel_case
 from claw.config.plugin_view import PluginConfig
@@ -17,6 +16,7 @@ from claw.config.summary import outline_config
 from claw.contracts.errors import ConfigError, UsageError
 from claw.host.discovery import owners_in
 from claw.host.manifest import installed_plugins
+from claw_admin.config_checks.file_warnings import file_warnings
 from claw_context.settings import CompactionSettings
 from claw_gateway.planned_settings import Heartbeat
 from claw_memory.settings import MemorySearch
@@ -250,7 +250,10 @@ class TestSecrets:
 
     def test_a_variable_that_is_not_set_warns_once_and_the_key_counts_as_absent(self, tmp_path: Path) -> None:
         config = given_file(tmp_path, "providers: {a: {apiKey: '${NOPE}'}, b: {apiKey: {env: NOPE}}}\n")
-        assert [warning.key for warning in config.warnings] == ["providers.a.apiKey", "providers.b.apiKey"]
+        assert [warning.key for warning in file_warnings(config)] == [
+            "providers.a.apiKey",
+            "providers.b.apiKey",
+        ]
         for name in "ab":
             key = config.settings.providers[name].api_key
             assert key is not None and not key
@@ -341,33 +344,7 @@ class TestErrors:
         assert "Input should" not in message
 
 
-class TestChecks:
-    KNOWN = InstalledNames(
-        plugins=frozenset({"demo"}), channels=frozenset({"telegram"}), providers=frozenset({"openai"}),
-        schemas={"demo": {"type": "object", "properties": {"size": {"type": "integer"}}, "additionalProperties": False}},
-    )  # fmt: skip
-
-    @pytest.mark.parametrize(
-        ("text", "key", "near"),
-        [
-            ("channels: {telegramm: {}}\n", "channels.telegramm", "telegram"),
-            ("providers: {opnai: {}}\n", "providers.opnai", "openai"),
-            ("plugins: {entries: {dmo: {}}}\n", "plugins.entries.dmo", "demo"),
-            ("plugins: {deny: [dmo]}\n", "plugins.deny[0]", "demo"),
-            ("plugins: {entries: {demo: {config: {sise: 1}}}}\n", "plugins.entries.demo.config.sise", "size"),
-        ],
-    )  # fmt: skip
-    def test_a_name_nobody_supplies_is_warned_about(
-        self, tmp_path: Path, text: str, key: str, near: str
-    ) -> None:
-        (warning,) = check_installed(given_file(tmp_path, text), self.KNOWN)
-        assert warning.key == key
-        assert f"Did you mean {near}?" in warning.fix
-
-    def test_what_is_installed_is_not_warned_about(self, tmp_path: Path) -> None:
-        text = "plugins: {entries: {demo: {config: {size: 1}}}}\n"
-        assert check_installed(given_file(tmp_path, text), self.KNOWN) == ()
-
+class TestReferences:
     def test_an_agent_that_a_binding_names_must_be_there(self, tmp_path: Path) -> None:
         assert refusal(tmp_path, "bindings: [{agentId: nobody}]\n").key == "bindings[0].agentId"
 

@@ -1,15 +1,12 @@
 """A plugin's own section against its manifest's schema: each wrong key with its path and a fix, no plugin imported."""
 
 import json
-from pathlib import Path
 
 import jsonschema
 import pytest
-from claw.config import load_config
-from claw.config.checks import check_installed, installed_names
 from claw.config.summary import schema_violations
 from claw.host.discovery import states_of
-from claw.host.manifest import InstalledPlugin, Manifest, ProviderDeclaration
+from claw.host.manifest import InstalledPlugin, Manifest
 from core.source import ROOT
 from hypothesis import given, strategies as st
 
@@ -91,18 +88,3 @@ def test_a_variable_is_filled_in_before_it_is_judged() -> None:
 def test_a_plugin_that_is_switched_off_keeps_its_own_state() -> None:
     raw = {"plugins": {"entries": {"paint": {"enabled": False, "config": {}}}}}
     assert [one.state for one in states_of([PAINT], raw, {})] == ["disabled"]
-
-
-def test_a_section_that_somebody_may_serve_is_not_called_absent(tmp_path: Path) -> None:
-    tree = {
-        "providers": {"ollama": {"baseUrl": "http://127.0.0.1:9"}, "nobody": {}},
-    }
-    (tmp_path / "config.json").write_text(json.dumps(tree))
-    config = load_config(tmp_path, {})
-    compatible = InstalledPlugin(
-        "openai", "x", "x", "1", manifest=Manifest("openai", providers=(ProviderDeclaration("*"),))
-    )
-    known = installed_names([compatible])
-    assert [one.key for one in check_installed(config, known)] == ["providers.nobody"]
-    silent = installed_names([compatible, InstalledPlugin("acme", "acme", "acme", "1")])
-    assert check_installed(config, silent) == ()

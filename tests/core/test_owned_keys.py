@@ -12,6 +12,7 @@ from claw.config.summary import outline_config
 from claw.contracts.errors import ConfigError
 from claw.host.manifest import InstalledPlugin, parse_manifest
 from claw.host.state import config_key_errors, decide_states, owned_models
+from claw_admin.config_checks.file_warnings import file_warnings
 from claw_admin.config_file.schema import config_schema
 from claw_config_sdk import set_value
 
@@ -133,7 +134,7 @@ def test_an_agent_s_own_section_replaces_that_of_the_defaults(weather: Installed
 
 
 def test_what_a_plugin_finds_odd_is_a_warning(weather: InstalledPlugin) -> None:
-    [warning] = read("locale: en\nweather: {city: Atlantis}", weather).warnings
+    [warning] = file_warnings(read("locale: en\nweather: {city: Atlantis}", weather))
     assert (warning.key, warning.line, "under water" in str(warning)) == ("weather.city", 2, True)
 
 

@@ -16,7 +16,6 @@ from claw.policy.decision import Judgement
 from claw.policy.engine import judge_runs, judge_tools, resolve_tools
 from claw.policy.layers import LAYERS, Layer, ListEntry
 from claw.policy.subjects import RunFacts, ToolFact, tool_fact
-from claw.policy.unknown_names import unknown_words, unrestricted_lists
 from claw.testing import FakeTool
 from hypothesis import given, settings, strategies as st
 
@@ -345,60 +344,6 @@ def test_who_registers_a_reserved_name_is_passed_over_even_when_nobody_supplies_
 
 
 # -- words that name nothing --------------------------------------------------------------------------------
-
-
-def test_words_that_name_nothing_are_reported_with_their_place_and_the_nearest_name(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(
-        "tools:\n  deny:\n    - exc\n    - exec\n  exec:\n    allow: [git]\n"
-        "plugins:\n  deny: [whatever]\n"
-        "channels:\n  telegram:\n    groups:\n      '-1':\n"
-        "        tools: {allow: ['read*', weather, idle, 'zz*', idle_do, 'idle_*']}\n"
-    )
-    found = unknown_words(load_config(tmp_path, {}), FACTS, ["idle", "idle_do"])
-    assert [(error.key, error.line) for error in found] == [
-        ("tools.deny[0]", 3),
-        ("channels.telegram.groups.-1.tools.allow[3]", 13),
-    ]
-    assert "Did you mean exec?" in str(found[0])
-
-
-@pytest.mark.parametrize(
-    ("text", "key", "near"),
-    [
-        ("tools: {allow: [read, exce]}", "tools.allow[1]", "exec"),
-        ("tools: {sandbox: {tools: {deny: [group:fz]}}}", "tools.sandbox.tools.deny[0]", "group:fs"),
-        (
-            "agents: {list: [{id: a, tools: {byProvider: {x: {deny: [raed]}}}}]}",
-            "agents.list[0].tools.byProvider.x.deny[0]",
-            "read",
-        ),
-    ],
-)
-def test_a_word_in_any_tool_list_is_judged(tmp_path: Path, text: str, key: str, near: str) -> None:
-    (tmp_path / "config.yaml").write_text(text)
-    [found] = unknown_words(load_config(tmp_path, {}), FACTS)
-    assert (found.key, found.fix) == (key, f"Did you mean {near}?")
-
-
-@pytest.mark.parametrize(
-    ("text", "keys"),
-    [
-        ("tools: {allow: []}", ["tools.allow"]),
-        (
-            "agents: {list: [{id: a, tools: {byProvider: {x: {allow: []}}}}]}",
-            ["agents.list[0].tools.byProvider.x.allow"],
-        ),
-        ("tools: {allow: [read], deny: []}", []),
-        ("plugins: {allow: []}", []),
-    ],
-)
-def test_an_empty_allow_list_is_warned_about_because_it_allows_everything(
-    tmp_path: Path, text: str, keys: list[str]
-) -> None:
-    (tmp_path / "config.yaml").write_text(text)
-    found = [*unrestricted_lists(load_config(tmp_path, {}))]
-    assert [one.key for one in found] == keys
-    assert all("deny: ['*']" in one.fix for one in found)
 
 
 # -- the catalogue ------------------------------------------------------------------------------------------

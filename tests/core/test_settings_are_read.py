@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from claw.config.checks import UNREAD
 from claw.config.values import Section
+from claw_admin.config_checks.file_warnings import UNREAD
 from core.source import Source
 from core.test_import_rules import CORE_FILES, PLUGIN_FILES
 

@@ -24,11 +24,17 @@ MANIFEST = {"kinds": ["diagnostic"]}
 LAMP = "def check(self, context): return [Finding('lamp', 'dark', f'out, online {context.online}', 'replace it')]"
 
 
-def a_machine(tmp_path: Path, check: str = LAMP, members: str = "", config: str = "") -> Machine:
+def a_machine(
+    tmp_path: Path,
+    check: str = LAMP,
+    members: str = "",
+    config: str = "",
+    manifest: dict[str, Any] = MANIFEST,
+) -> Machine:
     site = tmp_path / "site"
     site.mkdir()
     code = CODE.format(check=check, members=members)
-    machine = Machine(tmp_path, [installed(site, "acme", code, MANIFEST)])
+    machine = Machine(tmp_path, [installed(site, "acme", code, manifest)])
     machine.home.chmod(0o700)
     if config:
         machine.configured(config)
@@ -67,6 +73,47 @@ def test_a_check_that_raises_is_a_finding_about_its_plugin_and_the_others_are_as
     assert "acme-lamp" in one["problem"] and result in one["problem"]
     others = json.loads(machine.claw("doctor", "--json").out)["findings"]
     assert "key" in [one["kind"] for one in others], "that of claw-models"
+
+
+DARK = "def check_config(self, setup): return [Finding('tools.allow', 'dark', 'no lamp', 'Buy one', False)]"
+ALLOW = "locale: en\ntools: {allow: [group:fs]}\n"
+
+
+def test_what_a_third_party_finds_in_the_file_is_a_warning_with_its_line(tmp_path):
+    machine = a_machine(tmp_path, members=DARK, config=ALLOW)
+    assert "config.yaml:2: tools.allow: no lamp. Buy one" in machine.claw("config", "validate").err
+    assert "no lamp" not in machine.claw("chat", "hello").err
+
+
+def test_one_that_checks_the_file_at_every_start_is_asked_by_a_chat_too(tmp_path):
+    machine = a_machine(tmp_path, members=DARK, config=ALLOW, manifest=MANIFEST | {"configChecks": True})
+    for words in (("config", "validate"), ("chat", "hello"), ("channels", "status")):
+        lines = [line for line in machine.claw(*words).err.splitlines() if "no lamp" in line]
+        assert len(lines) == 1, words
+        assert lines[0].endswith("config.yaml:2: tools.allow: no lamp. Buy one")
+
+
+@pytest.mark.parametrize(
+    ("check", "result"),
+    [
+        ("raise RuntimeError('the lamp fell')", "the lamp fell"),
+        ("raise SystemExit('the lamp fell')", "the lamp fell"),
+        ("return 7", "int"),
+        ("return ['dark']", "str"),
+        ("import time; time.sleep(60)", "within 10 s"),
+    ],
+)
+def test_a_check_of_the_file_that_fails_is_named_and_the_others_are_asked(tmp_path, check, result):
+    members, config = f"def check_config(self, setup): {check}", ALLOW + "sandbox: {mode: all}\n"
+    machine = a_machine(tmp_path, members=members, config=config, manifest=MANIFEST | {"configChecks": True})
+
+    validated, chat = machine.claw("config", "validate"), machine.claw("chat", "hello")
+
+    assert validated.code == 0
+    for said in (validated.err, chat.err):
+        [line] = [line for line in said.splitlines() if "acme-lamp" in line]
+        assert "acme: its check acme-lamp failed: " in line and result in line
+        assert "sandbox.mode: every turn is refused" in said, "that of claw-admin"
 
 
 def test_a_plugin_that_does_not_load_is_a_finding(tmp_path):
@@ -118,3 +165,16 @@ def test_without_the_gateway_a_channel_cannot_be_checked_and_the_package_is_name
     environment = Environment(tmp_path, set(projects()) - {"claw-gateway"})
     assert "claw-gateway" in environment.claw("doctor", "telegram").stderr
     assert json.loads(environment.claw("doctor", "--json").stdout)["kind"] == "doctor"
+
+
+def test_without_claw_admin_the_file_is_judged_and_the_package_that_finds_more_is_named(tmp_path):
+    environment = Environment(tmp_path, set(projects()) - {"claw-admin"})
+    environment.configure({"tools": {"allow": []}, "owners": ["bob"]})
+
+    validated, chat = environment.claw("config", "validate"), environment.claw("chat", "hello")
+
+    assert validated.returncode == 0 and "is valid" in validated.stdout
+    assert "looks for settings without effect (claw-admin does). pip install claw-admin" in validated.stderr
+    assert (chat.returncode, chat.stderr) == (0, "")
+    environment.configure({"agents": {"list": [{"id": "a"}, {"id": "a"}]}})
+    assert environment.claw("config", "validate").returncode == 3, "a guard stays"

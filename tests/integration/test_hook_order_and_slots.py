@@ -190,6 +190,22 @@ def test_doctor_and_hooks_list_name_both_plugins_of_a_slot_until_one_is_chosen(m
     assert [one for one in findings if one["kind"] == "slot"] == []
 
 
+def test_a_slot_that_names_nobody_is_an_error_of_the_file_on_every_surface_before_a_start(machine):
+    machine.configured("locale: en\nplugins: {slots: {context: windoww, models: none}}")
+    near, far = (
+        f"config.yaml:2: plugins.slots.{slot}: no active plugin provides" for slot in ("context", "models")
+    )
+
+    for words in (("config", "validate"), ("channels", "status"), ("doctor",)):
+        said = machine.claw(*words)
+        [one] = [line for line in (said.out + said.err).splitlines() if f"{near} windoww" in line]
+        [other] = [line for line in (said.out + said.err).splitlines() if f"{far} none" in line]
+        assert "Did you mean window?" in one and "choose one of: failover, models" in other, words
+    assert machine.claw("config", "validate").code == 3
+    assert machine.claw("chat", "hello").err.startswith("claw: plugins.slots.")
+    assert f"{near} wind " in machine.claw("config", "set", "plugins.slots.context", "wind").err
+
+
 def test_plugins_info_shows_order_position_and_slot_of_each_contribution(machine):
     info = json.loads(machine.claw("plugins", "info", "acme", "--json").out)
     assert info["contributions"] == [

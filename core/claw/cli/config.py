@@ -4,9 +4,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,13 +14,9 @@ from claw.cli.output import document
 from claw.cli.plugin_commands import AsJson
 from claw.config import source
 from claw.config.paths import get_value, split_key
-from claw.contracts.diagnostics import Finding
 from claw.contracts.errors import ConfigError
 from claw.host.discovery import home_of, use_configured_locale
 from claw.i18n import t
-
-if TYPE_CHECKING:
-    from claw.app import Setup
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Read, change and check the config file.")
 
@@ -29,8 +25,6 @@ _SECRET = re.compile(
 )
 _NO_SECRET = frozenset({"silentToken", "silent_token"})
 MASK = "******"
-CHECK_SECONDS = 10.0
-"""Time limit of one plugin's check of the file."""
 
 
 @app.command()
@@ -86,8 +80,9 @@ def file_of(environ: Mapping[str, str]) -> Path:
 
 def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[ConfigError], list[ConfigError]]:
     """Return errors and warnings of the file in ``home``: the judgement that every command shows."""
-    from claw.app import load_setup
+    from claw.app import command_host, load_setup
     from claw.config import ConfigErrors
+    from claw.host.registry import file_warnings
     from claw.host.state import config_key_errors
 
     try:
@@ -96,35 +91,17 @@ def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[Config
         return list(several.errors), []
     except ConfigError as one:
         return [one], []
-    errors = config_key_errors(setup.config, setup.plugin_states)
+    host = command_host(setup=setup)
+    errors = [*config_key_errors(setup.config, setup.plugin_states), *host.slot_errors(setup.config)]
+    warnings = [*file_warnings(setup, host.on_demand("register_diagnostics"))]
+    if not host.on_demand("register_diagnostics", at_start=True):
+        why = t("no plugin in use looks for settings without effect (claw-admin does)")
+        fixes = (one.fix for one in host.plugin_states if one.found.checks_config and one.fix)
+        warnings.append(setup.config.error("plugins", why, next(fixes, "pip install claw-admin")))
     # Settings of this file that a plugin refused when it was last loaded.
     refused = [one for one in setup.plugin_states if one.without_failure and one.stage == "config"]
     recorded = [ConfigError(one.id, "{why}", "{advice}", why=one.why, advice=one.fix) for one in refused]
-    return errors, [*setup.warnings(), *_plugin_warnings(setup), *recorded]
-
-
-def _plugin_warnings(setup: "Setup") -> Iterator[ConfigError]:
-    """Yield what the diagnostics of plugins (``check_config``) find wrong in the file."""
-    from claw.app import command_host
-    from claw.host.isolation import describe_exception, run_bounded
-
-    config = setup.config
-    for one in command_host(setup=setup).on_demand("register_diagnostics"):
-        if check := getattr(one.value, "check_config", None):
-            try:
-                found = run_bounded(lambda check=check: tuple(check(setup)), CHECK_SECONDS)  # type: ignore[misc]
-            except Exception as why:  # noqa: BLE001 - plugin code
-                problem = t(
-                    "its check {name} failed: {why}", name=one.value.name, why=describe_exception(why)
-                )
-                found = (Finding(one.plugin, "check", problem),)
-            for each in found:
-                place, problem, fix = config.line(each.about), each.problem, each.fix
-                error = ConfigError(
-                    each.about, "{why}", "{advice}", file=config.file, line=place, why=problem, advice=fix
-                )
-                error.grave = each.grave
-                yield error
+    return errors, [*warnings, *recorded]
 
 
 def masked(value: Any, key: str = "") -> Any:

@@ -154,7 +154,9 @@ def _no_star(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
-People = Annotated[tuple[str, ...], AfterValidator(_no_star)]
+PEOPLE = "people"
+"""The mark of a list of people in the metadata of its field."""
+People = Annotated[tuple[str, ...], PEOPLE, AfterValidator(_no_star)]
 """Owners: stable ids, ``channel:id``; a star is refused."""
 
 

@@ -85,7 +85,7 @@ class ErrorFactory:
             format_key(self._written(path)), problem, fix, file=self._file, line=self.line(path), **values
         )
         error.grave = bool(values.get("grave"))
-        if name := self._entry_name(path):
+        if name := self.entry_name(path):
             error.where += f" ({name})"
         return error
 
@@ -112,7 +112,7 @@ class ErrorFactory:
         here = [str(step) for step in (first, *rest) if step != ""]
         return known_keys(model, path) | {steps[-1] for steps in self._owned if steps[:-1] == here}
 
-    def _entry_name(self, path: Path) -> str:
+    def entry_name(self, path: Path) -> str:
         """Return the id of the last list entry on the path; empty when the path has no index, or the entry no id."""
         for end in range(len(path), 0, -1):
             if isinstance(path[end - 1], int) and isinstance(self._written(path)[-1], str | int):

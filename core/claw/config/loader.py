@@ -10,7 +10,7 @@ from pydantic import BaseModel, RootModel, ValidationError
 
 from claw.config import source
 from claw.config.agents import AgentEntry, AgentSettings
-from claw.config.checks import file_warnings, reference_errors
+from claw.config.checks import reference_errors
 from claw.config.errors import ConfigErrors, ErrorFactory, combine_errors
 from claw.config.models import Settings
 from claw.config.paths import (
@@ -100,7 +100,6 @@ class Config:
     """The config file, read and validated.
 
     :param raw: the tree as written; secrets in it are as written too.
-    :param warnings: problems for which the file is not refused.
     :param owned: path in the tree → value of each key that a plugin owns, as its model where that was checked.
     """
 
@@ -111,7 +110,6 @@ class Config:
     environ: Mapping[str, str] = field(repr=False)
     error_factory: ErrorFactory = field(repr=False)
     layout: Layout = field(repr=False)
-    warnings: tuple[ConfigError, ...] = ()
     owned: Mapping[KeyPath, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -119,8 +117,22 @@ class Config:
         """Path of the file for messages; the default path when there is no file."""
         return str(self.path or self.home / source.CONFIG_FILE_NAMES[0])
 
+    def error(self, key: str, problem: str, fix: str, grave: bool = False) -> ConfigError:
+        """Return an error about a dotted key with texts that are translated already."""
+        error = ConfigError(
+            key, "{why}", fix and "{advice}", file=self.file, line=self.line(key), why=problem, advice=fix
+        )
+        error.grave = grave
+        if name := self.error_factory.entry_name(self._path_of(key)):
+            error.where += f" ({name})"
+        return error
+
     def line(self, key: str) -> int | None:
         """Return the line of a dotted key, or of its nearest parent in the file; None when neither is there."""
+        return self.error_factory.line(self._path_of(key))
+
+    def _path_of(self, key: str) -> KeyPath:
+        """Return the path of a dotted key, as far as each entry of a list that it names by id is there."""
         path: list[str | int] = []
         here: Any = self.layout.tree
         for step in split_key(key) or ():
@@ -131,7 +143,7 @@ class Config:
                 step = ids.index(step.id)  # noqa: PLW2901
             path.append(step)
             here = value_at(here, (step,))
-        return self.error_factory.line(tuple(path))
+        return tuple(path)
 
     def section(self, key: str, model: type[M]) -> M:
         """Return the value of a key that a plugin owns, as ``model``; all defaults when the file does not have it.
@@ -281,7 +293,6 @@ def validate_source(
     config = Config(home, read.path, settings, read.tree, environ, teller, layout, owned=owned)
     if errors := reference_errors(config):
         raise combine_errors(errors)
-    object.__setattr__(config, "warnings", file_warnings(config))
     return config
 
 

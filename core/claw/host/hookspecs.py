@@ -412,7 +412,8 @@ def register_diagnostics(config: "PluginConfig") -> "Iterable[diagnostics.Diagno
     ``name`` (text) and ``check(context)``, sync or async, which returns findings (:class:`claw.Finding`), each with a
     fix. A check changes nothing, and asks the network only when ``context.online``. No other hook of yours is asked.
     With ``subject = "channels"``, ``claw doctor CHANNEL`` asks it; ``status(context)`` adds facts to ``claw status``;
-    ``check_config(setup)`` adds findings to ``claw config validate`` and to every command that judges the config file.
+    ``check_config(setup)`` adds findings to ``claw config validate`` and to every command that judges the config file;
+    with ``configChecks: true`` in the manifest also to what chats and the gateway print at their start.
 
     :when: asked by these commands only, while the config file is valid.
     :order: ``position``.

@@ -17,10 +17,11 @@ import msgspec
 import pluggy
 
 from claw import __version__, i18n
+from claw.config.loader import Config
 from claw.config.plugin_view import PluginConfig
 from claw.contracts.channel import UnavailableChannel
 from claw.contracts.diagnostics import IDLE, INCOMPATIBLE, LOADED, QUARANTINED
-from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError
+from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError, nearest
 from claw.contracts.prompt import PromptSection
 from claw.contracts.provider import MisconfiguredProvider
 from claw.contracts.tool import Tool, ToolContext
@@ -327,14 +328,30 @@ class Host:
         answers = (Contribution(plugin, thing) for plugin, of, thing in self._things() if of == hook)
         return in_order(answers, lambda plugin: self._ranks.get((plugin, hook), 0))
 
-    def on_demand(self, hook: str) -> tuple[Contribution[Any], ...]:
-        """Load every usable plugin that answers a hook of :data:`registry.ON_DEMAND`; return the answers in order."""
-        for state in self.plugin_states:
+    def on_demand(self, hook: str, *, at_start: bool = False) -> tuple[Contribution[Any], ...]:
+        """Load every usable plugin that answers a hook of :data:`registry.ON_DEMAND`; return the answers in order.
+
+        :param at_start: ask only those whose manifest says that they check the config file at every start.
+        """
+        wanted = [one for one in self.plugin_states if one.found.checks_config or not at_start]
+        for state in wanted:
             manifest = state.found.manifest
             usable = state.to_load.state in (LOADED, IDLE)
             if usable and (not manifest or KIND_OF_HOOK[hook] in manifest.kinds):
                 self._load(state.id)
-        return self.ordered(hook)
+        ids = {one.id for one in wanted}
+        return tuple(one for one in self.ordered(hook) if one.plugin in ids or not at_start)
+
+    def slot_errors(self, config: Config) -> list[ConfigError]:
+        """Return an error for each name in ``plugins.slots`` that no plugin in use answers; it would stop a start."""
+        errors = []
+        for slot in self._slots:
+            self.on_demand(SLOTS[slot])
+            try:
+                self.chosen(slot)
+            except ConfigError as wrong:
+                errors.append(config.error(wrong.key, wrong.problem, wrong.fix))
+        return errors
 
     def chosen(self, slot: str) -> Contribution[Any] | None:
         """Return the answer of a slot in force: the one that the file names, else that of a standard plugin, else the
@@ -347,16 +364,16 @@ class Host:
             for one in answers:
                 if wanted in (one.plugin, one.value.name):
                     return one
-            known = ", ".join(dict.fromkeys(name for one in answers for name in (one.value.name, one.plugin)))
+            known = list(dict.fromkeys(name for one in answers for name in (one.value.name, one.plugin)))
+            near, fix = nearest(wanted, known), "Install and enable the plugin, or remove the key"
+            if known:
+                fix = "Install and enable the plugin, or choose one of: {known}"
             raise ConfigError(
                 f"plugins.slots.{slot}",
                 "no active plugin provides {name} for this slot",
-                "Install and enable the plugin, or choose one of: {known}"
-                if known
-                else "Install and enable the plugin, or remove the key",
-                name=wanted,
-                known=known,
-            )
+                "Did you mean {near}?" if near else fix,
+                name=wanted, near=near, known=", ".join(known),
+            )  # fmt: skip
         own = {state.id for state in self.plugin_states if state.found.is_standard}
         used = min(answers, key=lambda one: one.plugin not in own, default=None)
         if used and len(answers) > 1 and not self._is_built:

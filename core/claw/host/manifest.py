@@ -143,6 +143,8 @@ class Manifest(ManifestPart, frozen=True):
     :param config_models: of some of these keys, the pydantic model of the value, as ``PACKAGE.MODULE:CLASS`` in the
         plugin's own package. It is imported when a file has the key and the plugin is in use. A key without a model is
         one that core describes, or is checked by the plugin alone.
+    :param config_checks: its diagnostics check the config file at every start too (``check_config``), so every chat
+        imports them; without it only commands such as ``claw config validate`` ask them.
     :param standard: it is a part of claw that was taken out of core: ``plugins.allow`` need not name it (``plugins.deny``
         and ``enabled: false`` hold for it), and its answer to a hook with a slot is in force until ``plugins.slots``
         chooses another. Only claw's own distributions may say so.
@@ -173,6 +175,7 @@ class Manifest(ManifestPart, frozen=True):
     config_schema: dict[str, Any] | None = None
     config_keys: Names = ()
     config_models: dict[str, str] = {}
+    config_checks: bool = False
     standard: bool = False
     operator: bool = False
     schema: str = msgspec.field(default="", name="$schema")
@@ -219,6 +222,11 @@ class InstalledPlugin:
     folder: Path | None = None
     manifest: Manifest | None = None
     fault: PluginError | None = None
+
+    @property
+    def checks_config(self) -> bool:
+        """True if its diagnostics check the config file at every start."""
+        return bool(self.manifest and self.manifest.config_checks)
 
     @property
     def is_operator(self) -> bool:

@@ -3,14 +3,16 @@
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any, Generic, TypeVar, get_args
 
 from claw.config.plugin_view import PluginConfig
 from claw.contracts.channel import Channel, ConversationChange
-from claw.contracts.errors import ClawError, nearest
+from claw.contracts.diagnostics import Diagnostic, Finding
+from claw.contracts.errors import ClawError, ConfigError, nearest
 from claw.contracts.extensions import (
     Approver,
     ContextEngine,
@@ -25,8 +27,9 @@ from claw.contracts.prompt import PromptSection
 from claw.contracts.provider import Provider
 from claw.contracts.tool import Sandbox, Tool
 from claw.host import hookspecs
-from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts
+from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
 from claw.host.manifest import KIND_OF_HOOK, Manifest
+from claw.i18n import t
 
 T = TypeVar("T")
 
@@ -328,3 +331,30 @@ def specified_by(module: Any, taken: Mapping[str, str]) -> list[str]:
         if list(inspect.signature(getattr(specs, name)).parameters) != ["config"]:
             raise TypeError(f"its hook {name} must take config and nothing else")
     return marked
+
+
+CHECK_SECONDS = 10.0
+"""Time limit of one diagnostic's check of the config file."""
+
+
+def file_warnings(setup: Any, diagnostics: Iterable[Contribution[Diagnostic]]) -> Iterator[ConfigError]:
+    """Yield the warnings of diagnostics (``check_config``) about the config file; one that fails is a warning too.
+
+    :param setup: a ``claw.runtime.Setup``.
+    """
+    for one in diagnostics:
+        if check := getattr(one.value, "check_config", None):
+            try:
+                found = run_bounded(partial(_findings_of, check, setup), CHECK_SECONDS)
+            except (Exception, SystemExit) as why:  # noqa: BLE001 - plugin code
+                name, cause = one.value.name, describe_exception(why)
+                problem = t("its check {name} failed: {why}", name=name, why=cause)
+                found = [Finding(one.plugin, "check", problem)]
+            yield from (setup.config.error(each.about, each.problem, each.fix, each.grave) for each in found)
+
+
+def _findings_of(check: Callable[[Any], Iterable[Finding]], setup: Any) -> list[Finding]:
+    found = list(check(setup))
+    if wrong := next((one for one in found if not isinstance(one, Finding)), None):
+        raise TypeError(f"check_config answered with {type(wrong).__name__}, not Finding")
+    return found

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from claw import hookimpl
+from claw import Diagnostic, PluginConfig, hookimpl
 
 _COMMANDS = {
     "completion": "setup.completion:completion",
@@ -34,6 +34,14 @@ _COMMANDS = {
     "tools list": "policy.tools:list_",
 }
 """Command → module and name of its function, or of its group (``app``); after it, a class of the command."""
+
+
+@hookimpl
+def register_diagnostics(config: PluginConfig) -> list[Diagnostic]:
+    """Contribute the warnings about the config file."""
+    from claw_admin.config_checks.diagnostic import ConfigDiagnostic
+
+    return [ConfigDiagnostic()]
 
 
 @hookimpl

@@ -31,6 +31,7 @@ def built(fields: Mapping[str, Any], before: Manifest | None, description: str) 
     # Written by hand: no hook answers with them.
     kept["config_keys"], kept["config_models"] = before.config_keys, before.config_models
     kept["standard"], kept["operator"] = before.standard, before.operator
+    kept["config_checks"] = before.config_checks
     if isinstance(before.commands, dict):  # with summaries
         kept["commands"] = {name: before.commands.get(name, "") for name in manifest.commands}
     if manifest.config_schema is None or "$comment" in (before.config_schema or {}):

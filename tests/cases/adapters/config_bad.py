@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from claw.app import load_setup
-from claw.config.checks import InstalledNames, check_installed as check_names
 from claw.config.plugin_view import PluginConfig
 from claw.contracts.errors import ConfigError
 from claw.host.health import PluginHealth
 from claw.host.manager import Host
-from claw.policy.unknown_names import unknown_words
 from claw.security.http_client import HttpClients
+from claw_admin.config_checks.file_warnings import file_warnings
+from claw_admin.config_checks.installed_warnings import InstalledNames, check_installed as check_names
+from claw_admin.config_checks.tool_lists import unknown_words
 from claw_gateway.process.reload import reread_config
 
 FUNCTIONS = (
     "claw.app:load_setup",
-    "claw.config.checks:check_installed",
+    "claw_admin.config_checks.installed_warnings:check_installed",
     "claw_gateway.process.reload:reread_config",
     "claw.host.manager:Host.ask",
 )
@@ -89,4 +90,4 @@ def _messages(case: dict[str, Any], home: Path) -> list[str]:
         schemas=case.get("plugin_schema", {}),
     )
     words = unknown_words(config, (), known.plugins)
-    return [str(warning) for warning in (*config.warnings, *check_names(config, known), *words)]
+    return [str(warning) for warning in (*file_warnings(config), *check_names(config, known), *words)]

@@ -80,18 +80,17 @@ def schema() -> None:
 
 
 def _report_change(path: Path, key: str, values: tuple[Any, Any], unchanged: str, as_json: bool) -> bool:
-    """Print what was done and the warnings about this key.
+    """Print what was done, and the errors and warnings about this key.
 
     :param values: before and after.
     :param unchanged: the words for a change that was none; empty = the file changed.
     :returns: true if something is wrong with the key.
     """
     place = format_key(step for step in split_key(key) or () if isinstance(step, str | int))
-    warnings = [
-        one
-        for one in config_findings(path.parent, os.environ)[1]
-        if one.key.startswith(place) or place.startswith(f"{one.key}.")
-    ]
+    errors, warnings = (
+        [one for one in found if one.key.startswith(place) or place.startswith(f"{one.key}.")]
+        for found in config_findings(path.parent, os.environ)
+    )
     clear = [] if unchanged else clear_secrets(values[1], path_of(key))
     notes = [
         t("{key}: the secret is in the file as it is. Safer: set an environment variable NAME for claw and write "
@@ -102,11 +101,13 @@ def _report_change(path: Path, key: str, values: tuple[Any, Any], unchanged: str
     if as_json:
         old, new = (as_data(value, key) for value in values)
         body = {"file": str(path), "key": key, "changed": not unchanged, "old": old, "new": new}
-        document("config-changed", body | {"warnings": texts})
-        return bool(warnings)
+        document("config-changed", body | {"warnings": [*map(str, errors), *texts]})
+        return bool(errors or warnings)
     old, new = (as_text(value, key) for value in values)
     done = f"{key} {unchanged}" if unchanged else f"{key.removesuffix('[]')}: {old} → {new}"
     typer.echo(f"{path}: {done}")
+    for error in errors:
+        typer.echo(f"{t('error')}: {error}", err=True)
     for text in texts:
         typer.echo(f"{t('warning')}: {text}", err=True)
-    return bool(warnings)
+    return bool(errors or warnings)

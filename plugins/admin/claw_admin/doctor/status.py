@@ -9,6 +9,8 @@ import typer
 from claw import t
 from claw.runtime import AsJson, Setup, document, load_setup, plugin_states
 
+from claw_admin.config_checks.file_warnings import file_warnings
+
 _ORDER = ("home", "config", "agent", "agents", "model", "key", "workspace", "gateway", "channels", "plugins")
 """The order of the facts; others come last."""
 
@@ -24,7 +26,7 @@ def status(as_json: AsJson = False) -> None:
         if isinstance(value, Mapping):
             value = ", ".join(f"{count} {t(state)}" for state, count in value.items()) or "0"  # noqa: PLW2901
         typer.echo(f"{t(name)}: {value}")
-    for warning in (*setup.config.warnings, *_faults_of_plugins()):
+    for warning in (*file_warnings(setup.config), *_faults_of_plugins()):
         typer.echo(f"{t('warning')}: {warning}", err=True)
 
 

@@ -3,17 +3,18 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from claw.config.paths import format_key
-from claw.contracts.errors import ConfigError, nearest
-from claw.policy.catalog import (
+from claw import ConfigError, nearest
+from claw.runtime import (
     CORE_TOOLS,
     PLUGINS_GROUP,
     TOOL_GROUPS,
+    Config,
+    ToolFact,
+    format_key,
     is_pattern,
     matches_pattern,
     normalise_tool_name,
 )
-from claw.policy.subjects import ToolFact
 
 _LISTS = frozenset({"allow", "deny", "alsoAllow", "also_allow"})
 _SECTIONS = frozenset({"tools", "toolsBySender", "tools_by_sender"})
@@ -21,11 +22,10 @@ _NOT_NAMES = frozenset({"exec", "web", "fs"})  # sections of single tools: their
 
 
 def unknown_words(
-    config: Any, facts: Iterable[ToolFact], installed: Iterable[str] = (), *, complete: bool = True
+    config: Config, facts: Iterable[ToolFact], installed: Iterable[str] = (), *, complete: bool = True
 ) -> tuple[ConfigError, ...]:
     """Return an error for each word of an allow or deny list in the file that names no tool, plugin or group.
 
-    :param config: a ``claw.config.Config``.
     :param installed: ids of all installed plugins and the tools they declare; those count as known even when unused.
     :param complete: no plugin provides tools that only its code lists.
     """
@@ -71,11 +71,8 @@ def unknown_words(
     return tuple(found)
 
 
-def unrestricted_lists(config: Any) -> Iterator[ConfigError]:
-    """Yield an error for each ``allow: []`` in the file: it restricts nothing.
-
-    :param config: a ``claw.config.Config``.
-    """
+def unrestricted_lists(config: Config) -> Iterator[ConfigError]:
+    """Yield an error for each ``allow: []`` in the file: it restricts nothing."""
     for path, entries in _lists(config.layout.tree, ()):
         if path[-1] == "allow" and not entries:
             problem = "an empty list restricts nothing: every tool is allowed here"

@@ -6,6 +6,7 @@ import pytest
 from claw.config import Config, load_config
 from claw.contracts.errors import ConfigError
 from claw.host.discovery import owners_in
+from claw_admin.config_checks.file_warnings import file_warnings
 
 
 def read(home: Path, text: str) -> Config:
@@ -14,7 +15,7 @@ def read(home: Path, text: str) -> Config:
 
 
 def warnings(home: Path, text: str) -> list[str]:
-    return [f"{one.key}: {one.problem}" for one in read(home, text).warnings]
+    return [f"{one.key}: {one.problem}" for one in file_warnings(read(home, text))]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,183 @@
+"""Warnings that need the config file alone: empty keys, variables that are not set, names that match nobody."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from claw import ConfigError, Secret
+from claw.runtime import (
+    PEOPLE,
+    AgentSettings,
+    Config,
+    SubstitutedText,
+    example_unless_id,
+    substitute_all,
+    values_at,
+)
+from pydantic import BaseModel
+
+Path = tuple[str | int, ...]
+
+UNREAD = (
+    "agents.temperature", "agents.timeoutSeconds", "agents.identity.emoji", "agents.subagents.maxChildrenPerAgent",
+    "agents.subagents.maxConcurrent", "agents.subagents.archiveAfterMinutes", "agents.subagents.model",
+    "agents.subagents.thinking",
+)  # fmt: skip
+"""Keys of core that are accepted and that nothing reads yet."""
+
+
+def file_warnings(config: Config) -> tuple[ConfigError, ...]:
+    """Return warnings that need the file alone: empty keys, variables that are not set, jobs that cannot run."""
+    return (
+        *_unset_variables(config),
+        *_invalid_people(config),
+        *_invalid_ids(config),
+        *_open_channels(config),
+        *_repeated_fallbacks(config),
+        *_unlisted_default(config),
+        *_unread_keys(config),
+        *_owners_warnings(config),
+    )
+
+
+def _unset_variables(config: Config) -> Iterator[ConfigError]:
+    """Yield a warning for each text or secret whose environment variable is not set, and for each empty secret."""
+    settings = config.settings.model_dump(by_alias=True, exclude_unset=True)
+    secrets = ((path, leaf) for path, leaf in _leaves(settings) if isinstance(leaf, Secret))
+    for path, leaf in (*_leaves(substitute_all(config.layout.tree, config.environ)), *secrets):
+        if isinstance(leaf, Secret) and leaf.empty:
+            yield config.error_factory.error(
+                path, "the key is empty, so it is not used", "Write a value, or remove the key"
+            )
+        elif (isinstance(leaf, Secret) and leaf.is_reference) or isinstance(leaf, SubstitutedText):
+            for name in leaf.missing[:1]:
+                fix = "Set {name} before claw starts, or remove the key"
+                yield config.error_factory.error(
+                    path, "the environment variable {name} is not set", fix, name=name, grave=True
+                )
+
+
+def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield everything in a tree that is neither mapping nor list, with its path."""
+    if isinstance(value, Mapping | list | tuple):
+        for key, part in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _leaves(part, (*path, key))
+    else:
+        yield path, value
+
+
+def _invalid_people(config: Config) -> Iterator[ConfigError]:
+    """Yield a warning for each entry of a list of owners or approvers that names no one."""
+    for place, people in (*_people(config.settings), *_people(config.owned)):
+        for index, person in enumerate(people):
+            if ":" not in person and not person.startswith("+"):
+                problem, fix = "{person} does not name a person", "Write channel:id, or a phone number with +"
+                yield config.error_factory.error((*place, index), problem, fix, person=person)
+            else:
+                channel = person.partition(":")[0].strip().lower()
+                yield from _invalid_id(config, (*place, index), channel, person)
+
+
+def _people(value: Any, path: Path = ()) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """Yield path and entries of every list of people (``claw.runtime.People``) in a model, and in those below it."""
+    if isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            if name in value.model_fields_set:
+                place, inner = (*path, field.alias or name), getattr(value, name)
+                yield from [(place, inner)] if PEOPLE in field.metadata else _people(inner, place)
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _people(inner, (*path, *(key if isinstance(key, tuple) else (key,))))
+
+
+def _invalid_ids(config: Config) -> Iterator[ConfigError]:
+    """Yield a warning for each name in a list of people or groups where the service uses stable ids."""
+    for name, section in config.settings.channels.items():
+        for path, part in (((), section), *((("accounts", of), one) for of, one in section.accounts.items())):
+            place: Path = ("channels", name, *path)
+            lists: list[tuple[Path, tuple[str, ...]]]
+            lists = [(("allowFrom",), part.allow_from), (("groupAllowFrom",), part.group_allow_from or ())]
+            lists += [
+                (("groups", id, "allowFrom"), group.allow_from or ()) for id, group in part.groups.items()
+            ]
+            for at, people in lists:
+                for index, person in enumerate(people):
+                    yield from _invalid_id(config, (*place, *at, index), name, person)
+            for id in part.groups:
+                if id != "*" and (like := example_unless_id(name, id, of_group=True)):
+                    problem = (
+                        "{id} is not a group id and admits no group: on {channel} a group "
+                        "id looks like {like}"
+                    )
+                    fix = "Write the id of the group, or '*' for all of them"
+                    yield config.error_factory.error(
+                        (*place, "groups", id), problem, fix, id=id, channel=name, like=like
+                    )
+
+
+def _invalid_id(config: Config, path: Path, channel: str, person: str) -> Iterator[ConfigError]:
+    """Yield a warning about an id that the service of its channel cannot have written."""
+    written = person.strip()
+    head, colon, rest = written.partition(":")
+    id = rest.strip() if colon and head.strip().lower() == channel else written
+    like = "" if id in ("", "*") or id.startswith("+") else example_unless_id(channel, id)
+    if like:
+        problem = "{id} is not a stable id and matches nobody: on {channel} an id looks like {like}"
+        fix = "Let the person write to the bot; claw pairing list then shows the id"
+        yield config.error_factory.error(path, problem, fix, id=id, channel=channel, like=like)
+
+
+def _open_channels(config: Config) -> Iterator[ConfigError]:
+    for name, channel in config.settings.channels.items():
+        if channel.dm_policy == "open" and "*" not in channel.allow_from:
+            problem = "dmPolicy is open, but allowFrom does not contain '*': the channel does not start"
+            fix = "Write allowFrom: ['*'] to admit everyone, or use dmPolicy: pairing"
+            yield config.error_factory.error(("channels", name, "allowFrom"), problem, fix, grave=True)
+
+
+def _repeated_fallbacks(config: Config) -> Iterator[ConfigError]:
+    aliases = config.settings.models.aliases
+    for place, settings in agent_sections(config):
+        choice = settings.model
+        models = (
+            [aliases.get(name or "", name) for name in (choice.primary, *choice.fallbacks)] if choice else []
+        )
+        for index, name in enumerate(models[1:]):
+            if name in models[: index + 1]:
+                problem, fix = (
+                    "{model} was tried before, so it is no fallback",
+                    "Name another model, or remove it",
+                )
+                yield config.error_factory.error(
+                    (*place, "model", "fallbacks", index), problem, fix, model=name
+                )
+
+
+def _unlisted_default(config: Config) -> Iterator[ConfigError]:
+    """Yield a warning if the list of agents leaves out the agent ``default``, which has conversations."""
+    folder = config.home / "agents" / "default"
+    if "default" not in config.agent_ids and folder.is_dir():
+        problem = (
+            "the agent default is not in the list, so its conversations and notes in {folder} are not in use"
+        )
+        fix = "Add {{id: default, default: true}} to agents.list, or move the folder away"
+        yield config.error_factory.error(("agents", "list"), problem, fix, folder=folder)
+
+
+def _unread_keys(config: Config) -> Iterator[ConfigError]:
+    for key in UNREAD:
+        for path, _ in values_at(config.layout.tree, key):
+            yield config.error_factory.error(path, "it has no effect: claw does not read it yet", "Remove it")
+
+
+def _owners_warnings(config: Config) -> Iterator[ConfigError]:
+    """Yield what the models of plugins find odd: ``odd_keys(agent ids)`` yields path, problem, fix and values."""
+    for place, value in config.owned.items():
+        for path, problem, fix, values in getattr(value, "odd_keys", lambda agents: ())(config.agent_ids):
+            yield config.error_factory.error((*place, *path), problem, fix, **values)
+
+
+def agent_sections(config: Config) -> Iterator[tuple[Path, AgentSettings]]:
+    """Yield the path and the settings of the defaults and of each agent in the list."""
+    agents = config.settings.agents
+    yield ("agents", "defaults"), agents.defaults
+    yield from ((("agents", "list", index), one) for index, one in enumerate(agents.list))

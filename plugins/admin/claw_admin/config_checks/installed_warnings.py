@@ -1,0 +1,196 @@
+"""Warnings about the config file beside the installed plugins: unknown names, keys against the schemas of manifests."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from claw import ConfigError, UsageError, nearest
+from claw.runtime import (
+    ANY_ENDPOINT,
+    Config,
+    InstalledPlugin,
+    install_hint,
+    origin_of,
+    schema_violations,
+    substitute_all,
+)
+from pydantic.alias_generators import to_camel
+
+from claw_admin.config_checks.file_warnings import Path, agent_sections
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledNames:
+    """Names and schemas of the installed plugins, from their manifests.
+
+    :param plugins: ids.
+    :param tools: those that manifests list.
+    :param sandboxes: back ends for ``sandbox.mode``.
+    :param schemas: plugin id → JSON Schema of ``plugins.entries.ID.config``.
+    :param sections: channel → JSON Schema of ``channels.NAME``.
+    :param endpoints: provider → id of its plugin, and JSON Schema of ``providers.NAME``.
+    :param has_unlisted: a plugin without a manifest is installed, which may register any channel, provider or tool.
+    """
+
+    plugins: frozenset[str] = frozenset()
+    channels: frozenset[str] = frozenset()
+    providers: frozenset[str] = frozenset()
+    tools: frozenset[str] = frozenset()
+    sandboxes: frozenset[str] = frozenset()
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    endpoints: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    has_unlisted: bool = False
+
+
+def installed_names(found: Iterable[InstalledPlugin]) -> InstalledNames:
+    """Collect the names and schemas of these plugins.
+
+    :param found: one without a manifest contributes its id only.
+    """
+    found = tuple(found)
+    manifests = [one.manifest for one in found if one.manifest and one.fault is None]
+    return InstalledNames(
+        plugins=frozenset(one.id for one in found),
+        tools=frozenset(line.name for one in found if one.manifest for line in one.manifest.tools),
+        channels=frozenset(name for each in manifests for name in each.channels) | {"terminal"},
+        providers=frozenset(line.name for each in manifests for line in each.providers),
+        sandboxes=frozenset(name for each in manifests for name in each.sandboxes),
+        schemas={
+            each.id: each.config_schema for each in manifests if each.config_schema and each.has_own_section
+        },
+        sections={
+            name: each.config_schema for each in manifests if each.config_schema for name in each.channels
+        },
+        endpoints={
+            line.name: (each.id, each.config_schema)
+            for each in manifests
+            if each.config_schema and not each.channels
+            for line in each.providers
+        },
+        has_unlisted=any(one.manifest is None and one.fault is None for one in found),
+    )
+
+
+def check_installed(config: Config, known: InstalledNames) -> tuple[ConfigError, ...]:
+    """Compare the file with the installed plugins: unknown sections and names, each with the nearest known name.
+
+    The words of tool lists are judged by ``config_checks.tool_lists``, which knows every tool.
+
+    :returns: warnings; the caller shows each once.
+    """
+    return (
+        *_unknown_sections(config, known),
+        *_unknown_plugins(config, known),
+        *_plugin_keys(config, known),
+        *_channel_keys(config, known),
+        *_provider_keys(config, known),
+        *_unusable_addresses(config),
+        *_missing_sandboxes(config, known),
+    )
+
+
+def _unknown_sections(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
+    settings, fix = config.settings, "To use it: {install}. Else remove the section"
+    if not known.has_unlisted:
+        problem = "no installed plugin provides the channel {name}, so it stays off"
+        for name in settings.channels:
+            yield from _unknown_name(config, ("channels", name), name, known.channels, problem, fix)
+        for name, section in settings.providers.items():
+            if not (section.base_url and ANY_ENDPOINT in known.providers):
+                problem = "no installed plugin provides {name} as a model provider"
+                yield from _unknown_name(config, ("providers", name), name, known.providers, problem, fix)
+    for name in settings.plugins.entries:
+        path: Path = ("plugins", "entries", name)
+        yield from _unknown_name(config, path, name, known.plugins, "plugin {name} is not installed", fix)
+
+
+def _unknown_name(
+    config: Config, path: Path, name: str, there: Iterable[str], problem: str, fix: str
+) -> Iterator[ConfigError]:
+    """Yield a warning if ``name`` is not in ``there``. A suggestion of the nearest one takes precedence over ``fix``."""
+    if name not in there:
+        near, install = nearest(name, there), install_hint(name)
+        fix = "Did you mean {near}?" if near else fix
+        yield config.error_factory.error(path, problem, fix, name=name, near=near, install=install)
+
+
+def _unknown_plugins(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
+    plugins = config.settings.plugins
+    fix = "Install it, or remove the entry"
+    for key, names in (("allow", plugins.allow or ()), ("deny", plugins.deny)):
+        for index, name in enumerate(names):
+            path: Path = ("plugins", key, index)
+            yield from _unknown_name(config, path, name, known.plugins, "plugin {name} is not installed", fix)
+
+
+def _plugin_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
+    """Check a plugin's own keys against the schema of its manifest, without importing the plugin."""
+    for name, entry in config.settings.plugins.entries.items():
+        if entry.enabled and name in known.schemas:
+            place: Path = ("plugins", "entries", name, "config")
+            for misfit in schema_violations(
+                substitute_all(entry.config, config.environ), known.schemas[name]
+            ):
+                path = (*place, *misfit.path)
+                yield config.error_factory.error(
+                    path, misfit.problem, misfit.fix, **misfit.values, grave=True
+                )
+
+
+def _channel_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
+    """Check the keys of a channel that core does not read against the schema of the plugin's manifest."""
+    for name, section in config.settings.channels.items():
+        for path, part in ((), section), *((("accounts", of), one) for of, one in section.accounts.items()):
+            schema = known.sections.get(name, {})
+            yield from _extra_keys(config, ("channels", name, *path), part.model_extra or {}, schema)
+
+
+def _provider_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
+    """Check the keys of a provider that core does not read against the schema of its plugin's manifest."""
+    for name, section in config.settings.providers.items():
+        extra = section.model_extra or {}
+        plugin, schema = known.endpoints.get(name) or known.endpoints.get(ANY_ENDPOINT) or ("", {})
+        if extra.get("type", plugin) != plugin:  # another plugin serves it, with keys of its own
+            continue
+        yield from _extra_keys(config, ("providers", name), extra, schema)
+
+
+def _extra_keys(
+    config: Config, place: Path, extra: Mapping[str, Any], schema: Mapping[str, Any]
+) -> Iterator[ConfigError]:
+    """Check the plugin's own keys of a section; they may be written in snake_case."""
+    written = {to_camel(key): key for key in extra}
+    own = {camel: extra[key] for camel, key in written.items()}
+    for misfit in schema_violations(substitute_all(own, config.environ), schema):
+        path = (written.get(str(step), step) for step in misfit.path)
+        yield config.error_factory.error(
+            (*place, *path), misfit.problem, misfit.fix, **misfit.values, grave=True
+        )
+
+
+def _unusable_addresses(config: Config) -> Iterator[ConfigError]:
+    """Yield a warning for each provider whose ``baseUrl`` is no address: its plugin skips that provider."""
+    for name, section in config.settings.providers.items():
+        written = section.base_url or ""
+        if section.enabled and written and not getattr(written, "missing", ()):
+            try:
+                origin_of(written)
+            except UsageError as wrong:
+                path: Path = ("providers", name, "baseUrl")
+                yield config.error_factory.error(path, "{why}", wrong.fix, why=wrong.problem, grave=True)
+
+
+def _missing_sandboxes(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
+    """Yield a warning for each agent whose turns all fail, because no installed plugin provides its sandbox."""
+    for place, settings in agent_sections(config):
+        wanted = settings.sandbox.backend
+        there = wanted in known.sandboxes if wanted else known.sandboxes
+        if settings.sandbox.mode != "off" and not there and not known.has_unlisted:
+            problem = "every turn is refused: no installed plugin provides the sandbox {name}"
+            if not wanted:
+                problem = "every turn is refused: no installed plugin provides a sandbox"
+            fix = "Install a plugin that provides it, or set sandbox.mode: off"
+            yield config.error_factory.error(
+                (*place, "sandbox", "mode"), problem, fix, name=wanted, grave=True
+            )
