@@ -65,14 +65,15 @@ def test_what_a_third_party_finds_is_reported(tmp_path, check):
     ],
 )
 def test_a_check_that_raises_is_a_finding_about_its_plugin_and_the_others_are_asked(tmp_path, check, result):
-    machine = a_machine(tmp_path, check, config="agents: {defaults: {model: anthropic/claude-x}}\n")
+    config = "channels: {http: {}}\ngateway: {bind: 192.0.2.1, auth: {token: abcdefghijklmnop1234}}\n"
+    machine = a_machine(tmp_path, check, config=config)
 
     code, [one] = findings(machine)
 
     assert (code, one["about"], one["kind"]) == (1, "acme", "check")
     assert "acme-lamp" in one["problem"] and result in one["problem"]
     others = json.loads(machine.claw("doctor", "--json").out)["findings"]
-    assert "key" in [one["kind"] for one in others], "that of claw-models"
+    assert "port" in [one["kind"] for one in others], "that of claw-http"
 
 
 DARK = "def check_config(self, setup): return [Finding('tools.allow', 'dark', 'no lamp', 'Buy one', False)]"

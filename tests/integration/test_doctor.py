@@ -367,7 +367,7 @@ def test_a_provider_without_a_key_is_found_and_one_with_a_key_is_not(machine):
     (machine.home / "config.yaml").chmod(0o600)
 
     code, found = run_doctor(machine)
-    assert (code, kinds(found)) == (1, ["key"])
+    assert (code, kinds(found)) == (1, ["config"])
     assert "ANTHROPIC_API_KEY" in next(one["mend"] for one in found if one["grave"])
 
     assert run_doctor(machine, ANTHROPIC_API_KEY="sk-ant-not-a-real-one")[0] == 0

@@ -121,7 +121,7 @@ def _import_command(path: str) -> Any:
         raise UsageError(
             "claw {name} is part of plugin {id}, which is {state}: {why}", fix="{advice}", **facts
         )
-    if owner.stage:
+    if owner.stage and owner.state not in (LOADED, IDLE):
         template = "plugin {id} is {state} ({why}); its commands run all the same"
         line = t(template, id=owner.id, state=t(owner.state), why=owner.why)
         print(f"claw: {line}", file=sys.stderr)

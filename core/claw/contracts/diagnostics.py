@@ -51,9 +51,10 @@ class Diagnostic(Protocol):
 
     It may have ``subject``: ``claw doctor CHANNEL`` asks only those with the subject ``channels``. It may have
     ``status(context) -> Mapping[str, Any]``: facts for ``claw status``, name → value as plain data. It may have
-    ``check_config(setup) -> Iterable[Finding]``: what is wrong in the config file, ``about`` a key, judged by the file
-    and the installed plugins alone; shown by every command that judges the file, such as ``claw config validate``, and
-    with ``configChecks`` in the manifest at the start of each chat and of the gateway. It may take 10 s.
+    ``check_config(setup) -> Iterable[Finding]``: what is wrong in the config file, ``about`` a key, judged by the file,
+    the installed plugins and the environment of this process (``setup.config.environ``); shown by every command that
+    judges the file, such as ``claw config validate``, and with ``configChecks`` in the manifest at the start of each chat
+    and of the gateway. It may take 10 s.
     """
 
     name: str

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import PluginConfig, ProviderMiddleware
+    from claw import Diagnostic, PluginConfig, ProviderMiddleware
 
 
 @hookimpl
@@ -18,6 +18,17 @@ def register_provider_middleware(config: "PluginConfig") -> "Iterable[ProviderMi
 
     caps = config.section("budgets", Budgets).root
     return [UsageMeter.of(config.settings, caps, UsageLedger(config.database, config.clock))]
+
+
+@hookimpl
+def register_diagnostics(config: "PluginConfig") -> "Iterable[Diagnostic]":
+    """Check what is left of the budgets."""
+    from claw_budgets.diagnostics import BudgetDiagnostic
+    from claw_budgets.middleware import caps_of
+    from claw_budgets.settings import Budgets
+
+    caps = caps_of(config.section("budgets", Budgets).root)
+    return [BudgetDiagnostic(caps, config.settings, config.clock)] if caps else []
 
 
 @hookimpl

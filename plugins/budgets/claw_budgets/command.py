@@ -134,23 +134,9 @@ def _cap_data(cap: "SpendingCap", spent: "Amount") -> dict[str, Any]:
 
 
 def _cap_line(cap: "SpendingCap", spent: "Amount") -> str:
-    from claw_budgets.middleware import dollars
+    from claw_budgets.middleware import describe_use
 
-    parts = []
-    if cap.nanos is not None:
-        percent = round(100 * (spent.nanos or 0) / cap.nanos)
-        parts.append(
-            t(
-                "{used} of {most} ({percent} %)",
-                used=dollars(spent.nanos),
-                most=dollars(cap.nanos),
-                percent=percent,
-            )
-        )
-    if cap.tokens is not None:
-        used, most, percent = f"{spent.tokens:,}", f"{cap.tokens:,}", round(100 * spent.tokens / cap.tokens)
-        parts.append(t("{used} of {most} tokens ({percent} %)", used=used, most=most, percent=percent))
-    return t("budget {name} today: {used}", name=cap.name, used=", ".join(parts))
+    return t("budget {name} today: {used}", name=cap.name, used=describe_use(cap, spent))
 
 
 def _sum_data(one: "UsageSum") -> dict[str, Any]:

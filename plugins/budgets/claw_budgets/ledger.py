@@ -98,7 +98,7 @@ class UsageLedger:
         assert self._database
         now, wanted = self.clock.now(), Amount(nanos, _tokens(usage))
         with self._database.transaction() as ask:
-            spent = [(cap, *self._spent(cap, bill, now, ask)) for cap in caps]
+            spent = [(cap, *spent_under(cap, bill, now, ask)) for cap in caps]
             refused = check_budgets(spent, wanted, bill)
             if refused:
                 return refused
@@ -116,21 +116,7 @@ class UsageLedger:
         if not self._database:
             return Amount(), Amount()
         with self._database.transaction() as ask:
-            return self._spent(cap, bill, self.clock.now(), ask)
-
-    def _spent(
-        self, cap: SpendingCap, bill: CallAccount, now: float, ask: Callable[..., list[tuple[Any, ...]]]
-    ) -> tuple[Amount, Amount]:
-        since, columns = cap.where(bill, now)
-        like = "GLOB" if cap.per == "day" else "="  # exact values are found by their index
-        conditions = " AND ".join(["at_ms >= ?", *(f"{name} {like} ?" for name in columns)])
-        sql = (
-            f"SELECT coalesce(sum(nanos), 0), coalesce(sum({_TOKENS}), 0), "
-            f"coalesce(sum(nanos) FILTER (WHERE state = 'held'), 0), "
-            f"coalesce(sum({_TOKENS}) FILTER (WHERE state = 'held'), 0) FROM spending WHERE {conditions}"
-        )
-        ((nanos, tokens, held, held_tokens),) = ask(sql, (since, *columns.values()))
-        return Amount(nanos, tokens), Amount(held, held_tokens)
+            return spent_under(cap, bill, self.clock.now(), ask)
 
     def sums(self, by: str = "", since: float = 0.0, **only: str) -> list[UsageSum]:
         """Return spending in groups of :data:`GROUPINGS`, or as one total.
@@ -175,6 +161,25 @@ class UsageLedger:
             return ()
         oldest = self.clock.now_ms() - KEPT_DAYS * 24 * 3600 * 1000
         return (("DELETE FROM spending WHERE at_ms < ?", (oldest,)),)
+
+
+def spent_under(
+    cap: SpendingCap, bill: CallAccount, now: float, ask: Callable[..., list[tuple[Any, ...]]]
+) -> tuple[Amount, Amount]:
+    """Return the amount spent under a cap, and the part of it that is only reserved.
+
+    :param ask: runs a query of ``state.db`` with its values and returns the rows.
+    """
+    since, columns = cap.where(bill, now)
+    like = "GLOB" if cap.per == "day" else "="  # exact values are found by their index
+    conditions = " AND ".join(["at_ms >= ?", *(f"{name} {like} ?" for name in columns)])
+    sql = (
+        f"SELECT coalesce(sum(nanos), 0), coalesce(sum({_TOKENS}), 0), "
+        f"coalesce(sum(nanos) FILTER (WHERE state = 'held'), 0), "
+        f"coalesce(sum({_TOKENS}) FILTER (WHERE state = 'held'), 0) FROM spending WHERE {conditions}"
+    )
+    ((nanos, tokens, held, held_tokens),) = ask(sql, (since, *columns.values()))
+    return Amount(nanos, tokens), Amount(held, held_tokens)
 
 
 def _id() -> int:

@@ -27,6 +27,7 @@ from claw_provider_sdk import IncrementalCache, Price
 
 from claw_budgets.caps import (
     NANOS,
+    Amount,
     BudgetRefusal,
     SpendingCap,
     TokenBound,
@@ -225,7 +226,7 @@ class _Metered:
 
 def budget_error(over: BudgetRefusal, model: str, now: float) -> BudgetError:
     """Return the error of a refused call: the budget, its use, when it is free again, and the setting."""
-    cap, free = over.cap, _free_again(over.cap, now)
+    cap, free = over.cap, free_again(over.cap, now)
     excuse = t("The spending limit here is used up. I can answer again {when}.", when=free)
     provider, _, name = model.partition("/")
     if cap.nanos is not None and over.wanted.nanos is None:
@@ -304,7 +305,21 @@ def _count(tokens: int | None) -> str:
     return t("{count:token|tokens}", count=f"{tokens or 0:,}")
 
 
-def _free_again(cap: SpendingCap, now: float) -> str:
+def describe_use(cap: SpendingCap, spent: Amount) -> str:
+    """Describe what is spent under a cap, in money, tokens or both."""
+    parts = []
+    if cap.nanos is not None:
+        percent = round(100 * (spent.nanos or 0) / cap.nanos)
+        used, most = dollars(spent.nanos), dollars(cap.nanos)
+        parts.append(t("{used} of {most} ({percent} %)", used=used, most=most, percent=percent))
+    if cap.tokens is not None:
+        used, most, percent = f"{spent.tokens:,}", f"{cap.tokens:,}", round(100 * spent.tokens / cap.tokens)
+        parts.append(t("{used} of {most} tokens ({percent} %)", used=used, most=most, percent=percent))
+    return ", ".join(parts)
+
+
+def free_again(cap: SpendingCap, now: float) -> str:
+    """Return when a cap starts from zero, for people."""
     seconds = seconds_until_reset(cap, now)
     if seconds is None:
         return t("in a new conversation (/new)") if cap.per == "session" else t("with the next message")

@@ -1,15 +1,18 @@
-"""The check of ``channels.http`` in the config file."""
+"""The checks of ``channels.http``: its settings, and before a start its address."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from claw import DiagnosticContext, Finding, PluginConfig, t
+from claw import ClawError, DiagnosticContext, Finding, PluginConfig, t
+from claw.runtime import GATEWAY_LOCK, lock_holder
 
+from claw_http.listener import try_address
+from claw_http.origins import listening_address
 from claw_http.settings import GatewaySettings, HttpSettings
 
 
 class HttpDiagnostic:
-    """The diagnostic of this plugin: it judges the file alone."""
+    """The diagnostic of this plugin."""
 
     name = "http"
 
@@ -17,7 +20,15 @@ class HttpDiagnostic:
         self._config = config
 
     def check(self, context: DiagnosticContext) -> Sequence[Finding]:
-        """Return nothing: all that can be wrong is in the file."""
+        """Report an address at which a start could not listen. A gateway that runs reports its own listener."""
+        running = lock_holder(context.setup.config.home / GATEWAY_LOCK) is not None
+        if running or self._config.channel("http", HttpSettings) is None:
+            return ()
+        gateway = self._config.section("gateway", GatewaySettings)
+        try:
+            try_address(listening_address(gateway.bind), gateway.port)
+        except ClawError as why:
+            return [Finding(why.where or "channels.http", "port", why.problem, why.fix)]
         return ()
 
     def check_config(self, setup: Any) -> Iterable[Finding]:

@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+import os
+import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -30,23 +32,7 @@ class Listener:
         try:
             self._server = await loop.create_server(self._protocol, address, port, backlog=512)
         except OSError as why:
-            if why.errno == errno.EADDRINUSE:
-                raise ClawError(
-                    "port {port} of {address} is in use",
-                    fix="Stop the program that uses it, or choose another port: claw config set "
-                    "gateway.port {other}",
-                    port=port,
-                    address=address,
-                    other=port + 1,
-                ) from None
-            raise ClawError(
-                "cannot listen on {address}, port {port}: {why}",
-                where="gateway.bind",
-                fix="Use an address of this machine, or 127.0.0.1",
-                address=address,
-                port=port,
-                why=why.strerror or why,
-            ) from None
+            raise address_error(why, address, port) from None
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
@@ -90,6 +76,46 @@ class Listener:
             transport.set_protocol(protocol)
             protocol.connection_made(transport)
             transport.resume_reading()
+
+
+def try_address(address: str, port: int) -> None:
+    """Bind the address, as :meth:`Listener.start` does, and release it at once; nothing listens meanwhile.
+
+    :raises ClawError: it is not available.
+    """
+    is_v6 = ":" in address
+    with socket.socket(socket.AF_INET6 if is_v6 else socket.AF_INET) as probe:
+        try:
+            probe.setsockopt(
+                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+            )  # else a port in TIME_WAIT seems taken
+            if is_v6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind((address, port))
+        except OSError as why:
+            raise address_error(why, address, port) from None
+
+
+def address_error(why: OSError, address: str, port: int) -> ClawError:
+    """Return the error of an address that cannot be bound."""
+    if why.errno == errno.EADDRINUSE:
+        return ClawError(
+            "port {port} of {address} is in use",
+            fix="Stop the program that uses it, or choose another port: claw config set gateway.port {other}",
+            port=port,
+            address=address,
+            other=port + 1,
+        )
+    return ClawError(
+        "cannot listen on {address}, port {port}: {why}",
+        where="gateway.bind",
+        fix="Use an address of this machine, or 127.0.0.1",
+        address=address,
+        port=port,
+        why=os.strerror(why.errno)
+        if (why.errno or 0) > 0
+        else why.strerror or why,  # asyncio adds words of its own
+    )
 
 
 class _Early(asyncio.Protocol):

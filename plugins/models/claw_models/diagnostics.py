@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from claw import (
     CallAccount,
@@ -15,6 +16,7 @@ from claw import (
     Text,
     User,
     bill_to,
+    is_loopback,
     nearest,
     t,
 )
@@ -41,18 +43,18 @@ class ModelDiagnostic:
     name = "models"
 
     async def check(self, context: DiagnosticContext) -> Sequence[Finding]:
-        """Check keys and capabilities; online, call each model of the default agent with one word."""
+        """Check capabilities; online, call each model of the default agent with one word."""
         setup: Setup = context.setup
-        found = [*key_findings(setup, context.environ)]
         if context.online:
-            return [*found, *await model_findings(setup)]
+            return await model_findings(setup)
         settings = setup.config.settings
         known = ((ref, configured_capabilities(settings, ref)) for ref in setup.models())
-        return [*found, *capability_findings(settings, known)]
+        return [*capability_findings(settings, known)]
 
     def check_config(self, setup: Setup) -> Iterable[Finding]:
-        """Check that every model of an agent can be one."""
-        return dict.fromkeys(model_name_findings(setup))  # an alias and its model are one fault
+        """Check that every model of an agent can be one, and that this process has a key for it."""
+        models = dict.fromkeys(model_name_findings(setup))  # an alias and its model are one fault
+        return [*models, *key_findings(setup)]
 
     def status(self, context: DiagnosticContext) -> Mapping[str, Any]:
         """Return where the key of the default model comes from."""
@@ -97,16 +99,21 @@ def _model_choices(agents: Any) -> Iterator[tuple[str, Any]]:
     return ((f"{key}.model", section.model) for key, section in sections if section.model)
 
 
-def key_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Find providers that a model of the file needs and that have no key."""
-    config = setup.config
-    for provider in providers_used(outline_config(config.raw), setup.found, environ, config.raw):
-        section = config.settings.providers.get(provider)
+def key_findings(setup: Setup) -> Iterator[Finding]:
+    """Find providers that a model of the file needs and for which neither the file nor this process has a key."""
+    config, found = setup.config, setup.found
+    for provider in filter(
+        None, providers_used(outline_config(config.raw), found, config.environ, config.raw)
+    ):
+        section, variables = config.settings.providers.get(provider), variables_of(found, provider)
+        if section is None and variables is None:
+            continue  # no manifest names it: what it needs is not known
         if section is not None and section.api_key is not None and section.api_key.missing:
             continue  # the finding about the config file names the variable
-        if key_source(config, setup.found, provider, environ) == t("none"):
-            variables = variables_of(setup.found, provider)
-            fix = t("export {variable}=…", variable=variables[0]) if variables else ""
+        if not (key_place(config, found, provider, config.environ) or _is_keyless(section)):
+            fix = (
+                t("export {variable}=…", variable=variables[0]) if variables else f"claw auth add {provider}"
+            )
             yield Finding(f"providers.{provider}", "key", t("it has no API key"), fix)
 
 
@@ -137,11 +144,32 @@ async def _call_model(app: App, ref: ModelRef) -> None:
         pass
 
 
+def _is_keyless(section: Any) -> bool:
+    """Return true if the address of a provider needs no key: it is on this machine, or the file says so."""
+    written = (section.model_extra or {}).get("keyless") if section else False
+    address = (section.base_url if section else "") or ""
+    host = urlsplit(address if "//" in address else f"//{address}").hostname
+    return is_loopback(host or "") if written is None else bool(written)
+
+
 def key_source(
     config: Any, found: Sequence[InstalledPlugin], provider: str, environ: Mapping[str, str]
 ) -> str:
-    """Return where the key of ``provider`` comes from, never the key: a place in the file, a variable, or
-    none."""
+    """Return where the key of ``provider`` comes from, for people: :func:`key_place`, or none."""
+    section = config.settings.providers.get(provider)
+    if place := key_place(config, found, provider, environ):
+        return place
+    if section is not None and section.base_url:
+        return t("none; the endpoint is {url}", url=section.base_url)
+    return t("none")
+
+
+def key_place(
+    config: Any, found: Sequence[InstalledPlugin], provider: str, environ: Mapping[str, str]
+) -> str:
+    """Return the place of the key of ``provider``, never the key: a file, a key of the config file, a variable, or that
+    none is needed. Empty when there is none.
+    """
     if any(line.fallback for line in providers_of(found) if line.name == provider):
         return t("not needed")
     own = ProfileFile(config.agent().dir)
@@ -151,11 +179,9 @@ def key_source(
     if section is not None and (section.api_key or any(profile.api_key for profile in section.auth_profiles)):
         return f"providers.{provider}"
     variables = variables_of(found, provider)
-    for variable in variables or ():
-        if environ.get(variable, "").strip():
-            return variable
-    if section is not None and section.base_url:
-        return t("none; the endpoint is {url}", url=section.base_url)
     if variables == ():
         return t("not needed")
-    return t("none")
+    for variable in variables or (f"{provider.upper().replace('-', '_')}_API_KEY",):
+        if environ.get(variable, "").strip():
+            return variable
+    return ""
