@@ -97,13 +97,13 @@ async def copy_attachments(
             if len(data) > limit:
                 raise _too_large(len(data), limit)
             name = PurePosixPath(path).name
-            place = folder / f"{safe_file_name(label)}-{number}"
+            stored = folder / f"{safe_file_name(label)}-{number}"
             make_folder(folder)
             delete_older(folder, SYSTEM_CLOCK.now() - KEPT_SECONDS)
-            replace_file(place, data)
+            replace_file(stored, data)
             mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
             kind = _KINDS.get(mime.partition("/")[0], "file")
-            ready.append(Attachment(kind, name, mime, path=str(place), size_bytes=len(data)))
+            ready.append(Attachment(kind, name, mime, path=str(stored), size_bytes=len(data)))
         except (ClawError, OSError) as why:
             text = (why.strerror or describe_exception(why)) if isinstance(why, OSError) else why
             refused.append(t("{path} cannot be sent: {why}", path=path, why=text))

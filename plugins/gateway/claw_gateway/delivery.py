@@ -86,7 +86,7 @@ class OutboxDelivery:
         timeouts: Timeouts,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._journal, self._channel_of, self._complain = journal, channel_of, log
+        self._journal, self._channel_of, self._log = journal, channel_of, log
         self._timeouts, self._clock = timeouts, clock
         self._chats: dict[Address, deque[_Item]] = {}
         self._workers: dict[Address, asyncio.Task[None]] = {}
@@ -173,7 +173,7 @@ class OutboxDelivery:
 
     def _give_up(self, one: PendingReply, state: str, why: str) -> None:
         self._journal.mark_undeliverable(one.outbound.key, state, why)
-        self._complain(
+        self._log(
             t("channel {name}: a reply was not sent: {why}", name=one.outbound.address.channel, why=why)
         )
 
@@ -193,7 +193,7 @@ class OutboxDelivery:
         self._journal.mark_undeliverable(
             outbound.key, "unknown", t("it is unknown if it arrived: {why}", why=why)
         )
-        self._complain(
+        self._log(
             t(
                 "channel {name}: it is unknown if a reply arrived; it is not sent again: {why}",
                 name=outbound.address.channel,
@@ -202,27 +202,27 @@ class OutboxDelivery:
         )
 
     def _enqueue(self, address: Address, item: _Item) -> None:
-        place = replace(address, thread=None)  # services count per chat
-        self._chats.setdefault(place, deque()).append(item)
-        if place not in self._workers:
-            self._workers[place] = asyncio.ensure_future(self._work(place))
+        chat = replace(address, thread=None)  # services count per chat
+        self._chats.setdefault(chat, deque()).append(item)
+        if chat not in self._workers:
+            self._workers[chat] = asyncio.ensure_future(self._work(chat))
 
-    async def _work(self, place: Address) -> None:
-        waiting = self._chats[place]
-        LOG_CONTEXT.set(log_context_of(place))
+    async def _work(self, chat: Address) -> None:
+        waiting = self._chats[chat]
+        LOG_CONTEXT.set(log_context_of(chat))
         try:
             while waiting:
                 item = waiting.popleft()
                 try:
                     await self._process(item)
                 except Exception as broken:  # noqa: BLE001 - only this one; the ledger keeps it
-                    self._complain(
-                        t("channel {name} failed: {why}", name=place.channel, why=describe_exception(broken))
+                    self._log(
+                        t("channel {name} failed: {why}", name=chat.channel, why=describe_exception(broken))
                     )
                     if isinstance(item, _OutgoingMessage) and item.receipt and not item.receipt.done():
                         item.receipt.set_exception(broken)
         finally:  # no await since the last check: a later item gets a new worker
-            del self._workers[place], self._chats[place]
+            del self._workers[chat], self._chats[chat]
 
     async def _process(self, item: _Item) -> None:
         if isinstance(item, _StreamingReply):
@@ -241,7 +241,7 @@ class OutboxDelivery:
             self._log_failure(settled.address, why)
 
     def _log_failure(self, address: Address, why: Exception) -> None:
-        self._complain(t("channel {name} failed: {why}", name=address.channel, why=describe_exception(why)))
+        self._log(t("channel {name} failed: {why}", name=address.channel, why=describe_exception(why)))
 
     async def _finish_reply(self, reply: _StreamingReply) -> None:
         """Write the final text through the writer; if the service refuses that, send it as separate messages."""
@@ -368,9 +368,7 @@ class OutboxDelivery:
 
     def _refused(self, outbound: Outbound, failed: DeliveryError) -> None:
         self._journal.mark_undeliverable(outbound.key, "refused", str(failed))
-        self._complain(
-            t("channel {name}: a reply was not sent: {why}", name=outbound.address.channel, why=failed)
-        )
+        self._log(t("channel {name}: a reply was not sent: {why}", name=outbound.address.channel, why=failed))
 
     async def _try(self, message: _OutgoingMessage) -> DeliveryError | None:
         outbound = message.outbound

@@ -64,15 +64,15 @@ class ServedConversation(ChatConversation):
     """
 
     def __init__(
-        self, app: App, inbound: Inbound, going: Route, turn_queue: TurnQueue, send: Callable[[str], None]
+        self, app: App, inbound: Inbound, route: Route, turn_queue: TurnQueue, send: Callable[[str], None]
     ) -> None:
-        super().__init__(app.runtime, app.chat_commands, inbound, going)
-        self._backlog, self._send, self.follow_up = turn_queue, send, ""
+        super().__init__(app.runtime, app.chat_commands, inbound, route)
+        self._turn_queue, self._send, self.follow_up = turn_queue, send, ""
 
     async def stop(self) -> str:
         """Cancel the running turn, its open approval requests, and the messages that wait behind it."""
         key = self.session_key
-        ran, waited = self._backlog.stop(key)
+        ran, waited = self._turn_queue.stop(key)
         self.runtime.withdraw_requests(key)
         if not ran and not waited:
             return t("nothing is running")
@@ -85,7 +85,7 @@ class ServedConversation(ChatConversation):
     async def reset(self) -> None:
         """Start a new conversation, once the running turn is stopped."""
         await self.stop()
-        await self._backlog.wait_for_turn(self.session_key)
+        await self._turn_queue.wait_for_turn(self.session_key)
         await super().reset()
 
     async def submit(self, text: str) -> None:
@@ -106,7 +106,7 @@ class InboundPipeline:
     def __init__(
         self, app: Callable[[], App], turn_queue: TurnQueue, delivery: OutboxDelivery, pairing: Pairing
     ) -> None:
-        self._app, self._backlog, self._delivery, self._pairing = app, turn_queue, delivery, pairing
+        self._app, self._turn_queue, self._delivery, self._pairing = app, turn_queue, delivery, pairing
         self._group_history: dict[Address, deque[QuotedMessage]] = {}
         self._bot_turns: dict[Address, int] = {}
         self._edits: set[asyncio.Future[None]] = set()
@@ -162,12 +162,12 @@ class InboundPipeline:
             return self._settle(accepted, "seen")
         if self._is_bot_loop(inbound):
             return self._settle(accepted, "bots")
-        going = route_message(inbound, self._runtime.config)
+        route = route_message(inbound, self._runtime.config)
         line = "/stop" if is_abort(inbound.text) else inbound.text.strip()
         if inbound.around.forwarded_from:  # a forwarded text is not a command of the person who forwards it
             line = ""
-        if not (line.startswith("/") and await self._command(accepted, going, line)):
-            self._enqueue(self._with_history(await self._with_media(accepted, going)), going)
+        if not (line.startswith("/") and await self._command(accepted, route, line)):
+            self._enqueue(self._with_history(await self._with_media(accepted, route)), route)
         return None
 
     async def resume(self, cut: UnfinishedTurn) -> None:
@@ -193,10 +193,10 @@ class InboundPipeline:
             await self._give_up(cut, newest, text, text)
         else:
             try:
-                going = replace(route_message(newest, runtime.config), session_key=cut.session_key)
-                taken = [await self._with_media(one, going) for one in taken]
-                queue, rights = self._queue(newest, cut.session_key), self._rights(newest, going)
-                self._backlog.add(QueuedMessage(taken[-1], going, queue, rights, cut.turn, tuple(taken)))
+                route = replace(route_message(newest, runtime.config), session_key=cut.session_key)
+                taken = [await self._with_media(one, route) for one in taken]
+                queue, rights = self._queue(newest, cut.session_key), self._rights(newest, route)
+                self._turn_queue.add(QueuedMessage(taken[-1], route, queue, rights, cut.turn, tuple(taken)))
             except Exception as why:
                 await self._give_up(
                     cut, newest, public_failure_text(), runtime.redact(describe_exception(why))
@@ -274,8 +274,8 @@ class InboundPipeline:
 
     async def _remove_buttons(self, press: Inbound) -> None:
         """Edit a decided request: its text with the outcome, without buttons; a failure is logged."""
-        runtime, place = self._runtime, press.address
-        one, channel = runtime.registry.approver, runtime.registry.channel(place.channel, place.account)
+        runtime, address = self._runtime, press.address
+        one, channel = runtime.registry.approver, runtime.registry.channel(address.channel, address.account)
         text = getattr(one.value, "decided_text", lambda value, press: "")(press.text, press) if one else ""
         edit = getattr(channel, "edit", None)
         if not (text and edit and press.message_id):
@@ -288,32 +288,32 @@ class InboundPipeline:
                 t("the buttons of a decided request could not be removed: {why}", why=describe_exception(why))
             )
 
-    async def _command(self, accepted: AcceptedEvent, going: Route, line: str) -> bool:
+    async def _command(self, accepted: AcceptedEvent, route: Route, line: str) -> bool:
         """Run a chat command; return False when it is none. A command that calls a model runs in the
         background.
         """
         if not await self._app().chat_commands.is_long(line):
-            return await self._run_command(accepted, going, line)
-        work = self._run_beside(accepted, going, line)
-        if not self._backlog.run_beside(going.session_key, accepted, work):
+            return await self._run_command(accepted, route, line)
+        work = self._run_beside(accepted, route, line)
+        if not self._turn_queue.run_beside(route.session_key, accepted, work):
             text = t("this conversation is already being compacted; /stop cancels it")
             self._settle(accepted, "command", self._say(f"cmd-{accepted.number}", accepted.inbound, text))
         return True
 
-    async def _run_beside(self, accepted: AcceptedEvent, going: Route, line: str) -> None:
+    async def _run_beside(self, accepted: AcceptedEvent, route: Route, line: str) -> None:
         try:
-            await self._run_command(accepted, going, line)
+            await self._run_command(accepted, route, line)
         except Exception as broken:  # noqa: BLE001 - nothing awaits this task: the error goes to the chat
             why = t("internal error in claw: {why}", why=describe_exception(broken))
             self._settle(accepted, "command", self._say(f"cmd-{accepted.number}", accepted.inbound, why))
 
-    async def _run_command(self, accepted: AcceptedEvent, going: Route, line: str) -> bool:
+    async def _run_command(self, accepted: AcceptedEvent, route: Route, line: str) -> bool:
         inbound, numbers = accepted.inbound, count()
 
         def send(text: str) -> None:
             self._reply(accepted, self._say(f"cmd-{accepted.number}-{next(numbers)}", inbound, text))
 
-        conversation = ServedConversation(self._app(), inbound, going, self._backlog, send)
+        conversation = ServedConversation(self._app(), inbound, route, self._turn_queue, send)
         said = await run_chat_command(line, conversation)
         if said is None:
             return False
@@ -322,7 +322,7 @@ class InboundPipeline:
             self._settle(accepted, "command", replies)
             return True
         self._reply(accepted, replies)
-        self._enqueue(replace(accepted, inbound=replace(inbound, text=conversation.follow_up)), going)
+        self._enqueue(replace(accepted, inbound=replace(inbound, text=conversation.follow_up)), route)
         return True
 
     def _reply(self, accepted: AcceptedEvent, replies: Sequence[Outbound]) -> None:
@@ -331,9 +331,9 @@ class InboundPipeline:
             self._journal.add_reply(f"in{accepted.number}", one)
         self._delivery.enqueue(replies)
 
-    def _enqueue(self, accepted: AcceptedEvent, going: Route) -> None:
-        queue = self._queue(accepted.inbound, going.session_key)
-        self._backlog.add(QueuedMessage(accepted, going, queue, self._rights(accepted.inbound, going)))
+    def _enqueue(self, accepted: AcceptedEvent, route: Route) -> None:
+        queue = self._queue(accepted.inbound, route.session_key)
+        self._turn_queue.add(QueuedMessage(accepted, route, queue, self._rights(accepted.inbound, route)))
 
     def _queue(self, inbound: Inbound, session_key: str) -> QueueSettings:
         """Return the queue settings of a message: the conversation's own mode, else the account's, the
@@ -344,33 +344,33 @@ class InboundPipeline:
         chosen = self._runtime.sessions.overrides.of(session_key).queue
         return queue.model_copy(update={"mode": chosen}) if chosen else queue
 
-    def _rights(self, inbound: Inbound, going: Route) -> Hashable:
+    def _rights(self, inbound: Inbound, route: Route) -> Hashable:
         """Return what decides on tools for this sender: the owner flag, and the file's rules for them in this
         group.
         """
-        place, direct = inbound.address, inbound.chat_type in ("direct", "dm")
+        address, direct = inbound.address, inbound.chat_type in ("direct", "dm")
         run = RunFacts(
-            going.agent_id, place.channel, place.account, None if direct else place.chat, inbound.sender
+            route.agent_id, address.channel, address.account, None if direct else address.chat, inbound.sender
         )
         scope = group_scope(self._runtime.config, run)
-        return going.owner, scope.key if scope else ""
+        return route.owner, scope.key if scope else ""
 
-    async def _with_media(self, accepted: AcceptedEvent, going: Route) -> AcceptedEvent:
+    async def _with_media(self, accepted: AcceptedEvent, route: Route) -> AcceptedEvent:
         """Return the message with its files stored in the workspace of the agent that will read it."""
         inbound, runtime = accepted.inbound, self._runtime
         channel = runtime.registry.channel(inbound.address.channel, inbound.address.account)
         if channel is None or not inbound.attachments:
             return accepted
-        fence = fence_of(going.agent_id, runtime)
+        fence = fence_of(route.agent_id, runtime)
         return replace(accepted, inbound=await fetch_attachments(inbound, channel, fence, runtime.log))
 
     def _is_bot_loop(self, inbound: Inbound) -> bool:
         """Return true if only bots were answered here for a while: two of them would go on forever."""
-        place = inbound.address
+        address = inbound.address
         if not inbound.sender.is_bot:
-            self._bot_turns.pop(place, None)
+            self._bot_turns.pop(address, None)
             return False
-        self._bot_turns[place] = turns = self._bot_turns.pop(place, 0) + 1
+        self._bot_turns[address] = turns = self._bot_turns.pop(address, 0) + 1
         if len(self._bot_turns) > MAX_CHATS:
             del self._bot_turns[next(iter(self._bot_turns))]
         return turns > MAX_BOT_TURNS

@@ -88,12 +88,12 @@ class Journal:
         event_id, message_id = inbound.event_id.strip(), inbound.message_id.strip()
         if not event_id and not (message_id and inbound.kind == "message"):
             return AcceptedEvent(0, inbound)
-        place = inbound.address
+        address = inbound.address
         number = self._database.insert(
             """INSERT OR IGNORE INTO inbox
             (channel, account, chat, kind, event_id, message_id, accepted_at_ms, body, state)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'new')""",
-            *(place.channel, place.account, place.chat, inbound.kind, event_id, message_id),
+            *(address.channel, address.account, address.chat, inbound.kind, event_id, message_id),
             *(self._clock.now_ms(), body),
         )
         self._written += 1

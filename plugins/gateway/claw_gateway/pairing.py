@@ -66,8 +66,8 @@ class Pairing:
         :returns: None when they get none: too many requests are open on this account, they were denied within
             the hour, are paired already, or have no id.
         """
-        place = (_normalised(channel), account.strip())
-        if not sender.id.strip() or sender.id in self.paired(*place):
+        account_key = (_normalised(channel), account.strip())
+        if not sender.id.strip() or sender.id in self.paired(*account_key):
             return None
         now = self._clock.now_ms()
         self._database.write(
@@ -77,12 +77,12 @@ class Pairing:
             """INSERT OR IGNORE INTO pairing_requests (code, channel, account, sender, name, asked_at_ms)
                SELECT ?, ?, ?, ?, ?, ? WHERE (SELECT count(*) FROM pairing_requests
                WHERE channel = ? AND account = ? AND NOT denied) < ?""",
-            *(_new_code(), *place, sender.id, _printable(sender.name or sender.username), now),
-            *(*place, MAX_PENDING),
+            *(_new_code(), *account_key, sender.id, _printable(sender.name or sender.username), now),
+            *(*account_key, MAX_PENDING),
         )
         found = self._database.read(
             "SELECT code FROM pairing_requests WHERE channel = ? AND account = ? AND sender = ? AND NOT denied",
-            *(*place, sender.id),
+            *(*account_key, sender.id),
         )
         if found and chat:
             self._database.write_all(

@@ -205,12 +205,12 @@ class TurnQueue:
             await asyncio.wait(left, timeout=grace_seconds)
 
     def _steer(self, one: ConversationQueue, turn: Turn, new: QueuedMessage) -> bool:
-        """Steer the running turn if it answers in the same place with the same rights and no older message waits there.
+        """Steer the running turn if it answers in the same chat with the same rights and no older message waits there.
 
         A turn with an owner's tools must not follow the words of another person.
         """
-        place = new.accepted.inbound.address
-        is_behind = any(old.accepted.inbound.address == place for old in one.waiting)
+        address = new.accepted.inbound.address
+        is_behind = any(old.accepted.inbound.address == address for old in one.waiting)
         return new.sharing_key == one.running_key and not is_behind and turn.steering.put(new.accepted)
 
     def _interrupt(self, one: ConversationQueue) -> None:

@@ -1,4 +1,4 @@
-"""The live view of a turn in its chat: a streaming reply, and typing signs until it begins."""
+"""The view of a running turn in its chat: a streaming reply, and typing signs until it begins."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -73,7 +73,7 @@ class RelayedStream:
         options: RelayOptions = RelayOptions(),
     ) -> None:
         self._channel, self._outbound, self._turn = channel, outbound, turn
-        self._journal, self._visible, self._complain = journal, visible, log
+        self._journal, self._visible, self._log = journal, visible, log
         self._post, self._blocks, self._posted = options.post, BlockSplitter(), ""
         shown, lost = journal.streamed(turn) if options.resumed else ((), 0)
         self._is_durable = WAITS_FOR_REPLY not in channel.capabilities
@@ -215,7 +215,7 @@ class RelayedStream:
 
     def _log_failure(self, why: BaseException) -> None:
         name = self._channel.name
-        self._complain(
+        self._log(
             t(
                 "channel {name}: a reply cannot be streamed: {why}",
                 name=name,

@@ -79,21 +79,21 @@ class ChannelInbox:
     """The inbox as one channel sees it: it accepts messages of that channel only."""
 
     def __init__(self, server: "ChannelServer", channel: Channel) -> None:
-        self._house, self._place = server, (channel.name, account_of(channel))
+        self._server, self._channel_key = server, (channel.name, account_of(channel))
 
     async def submit(self, inbound: Inbound) -> bool:
         """Accept a message; return True once it may be acknowledged, also when it is a duplicate.
 
         :raises UsageError: it names another channel, or a tool that its turn would not have.
         """
-        if (inbound.address.channel, inbound.address.account) != self._place:
+        if (inbound.address.channel, inbound.address.account) != self._channel_key:
             raise UsageError(
                 "channel {mine} submitted a message of channel {theirs}",
-                mine="/".join(self._place),
+                mine="/".join(self._channel_key),
                 theirs=f"{inbound.address.channel}/{inbound.address.account}",
             )
-        await self._house.check_tool_choice(inbound)
-        return await self._house.accept(inbound)
+        await self._server.check_tool_choice(inbound)
+        return await self._server.accept(inbound)
 
 
 class ChannelServer:
@@ -106,12 +106,12 @@ class ChannelServer:
         self._journal = journal_of(app.runtime)
         self._delivery = OutboxDelivery(self._journal, self._channel_of, app.log, app.timeouts)
         self._intake_since: dict[object, float] = {}
-        self._backlog = TurnQueue(
+        self._turn_queue = TurnQueue(
             app.runtime.session_queues, TurnLimits(widths_of(app.config)), self._answer, self._dropped,
             ended=self._journal.ended, pressed=self._is_waiting,
         )  # fmt: skip
         pairing = Pairing(app.database, app.clock)
-        self._reception = InboundPipeline(lambda: self.app, self._backlog, self._delivery, pairing)
+        self._pipeline = InboundPipeline(lambda: self.app, self._turn_queue, self._delivery, pairing)
         self._arrived: dict[Address, deque[AcceptedEvent | UnfinishedTurn]] = {}
         self._intake: set[asyncio.Task[None]] = set()
         self._approvers: list[ChatApprover] = []
@@ -128,7 +128,7 @@ class ChannelServer:
         """Run every channel until ``stop`` is set; turns that run then may end within a limit, or are parked."""
         asyncio.get_running_loop().set_exception_handler(self.app.on_loop_error)
         self._recover()
-        self._intake.add(asyncio.ensure_future(self._reception.greet_paired()))
+        self._intake.add(asyncio.ensure_future(self._pipeline.greet_paired()))
         for key, one in self.channels.items():
             self._listening[key] = asyncio.ensure_future(self._listen(one))
         try:
@@ -136,7 +136,7 @@ class ChannelServer:
         finally:
             self._open = False
             await cancel_tasks(set(self._listening.values()), self._timeouts.grace_seconds)
-            await self._backlog.shut_down(self._timeouts.stop_seconds / 2, self._timeouts.grace_seconds)
+            await self._turn_queue.shut_down(self._timeouts.stop_seconds / 2, self._timeouts.grace_seconds)
             await cancel_tasks(self._intake, self._timeouts.grace_seconds)
             await self._delivery.stop(self._timeouts.stop_seconds / 4)
             self.app.outlet = None
@@ -158,7 +158,7 @@ class ChannelServer:
         self._connect_approver(new)
         self._unserved, self._unheard = accounts_not_served(new), channels_without_listener(new)
         self.app = new
-        self._backlog.limits.change(widths_of(new.config))
+        self._turn_queue.limits.change(widths_of(new.config))
         for key, task in list(self._listening.items()):
             before, after = old.registry.channels.get(key), new.registry.channels.get(key)
             if before is not after or task.done():  # a quarantined one is tried again
@@ -173,7 +173,7 @@ class ChannelServer:
 
     async def _retire(self, old: App, new: App) -> None:
         """Close what only the old configuration had, once no turn runs with it."""
-        await self._backlog.wait_until_idle()
+        await self._turn_queue.wait_until_idle()
         await old.retire(new)
 
     def report(self) -> HealthReport:
@@ -186,8 +186,8 @@ class ChannelServer:
             + self._unserved
         )
         _, pending = self._journal.counts()
-        waiting = self._backlog.waiting + sum(map(len, self._arrived.values()))
-        return HealthReport(channels, self._backlog.running, waiting, pending)
+        waiting = self._turn_queue.waiting + sum(map(len, self._arrived.values()))
+        return HealthReport(channels, self._turn_queue.running, waiting, pending)
 
     def _state_of(self, key: str) -> ChannelState:
         state, task = state_from(self.channels[key].value), self._listening.get(key)
@@ -225,7 +225,7 @@ class ChannelServer:
 
     async def accept(self, inbound: Inbound) -> bool:
         """Journal a message, then handle it. False: it is not on disk; the channel must not acknowledge it."""
-        while self._open and self._backlog.waiting >= MAX_WAITING:  # noqa: ASYNC110 - several events can end the wait
+        while self._open and self._turn_queue.waiting >= MAX_WAITING:  # noqa: ASYNC110 - several events can end the wait
             await asyncio.sleep(0.05)
         if not self._open:
             return False
@@ -271,37 +271,37 @@ class ChannelServer:
 
     def _arrive(self, address: Address, arrived: AcceptedEvent | UnfinishedTurn) -> None:
         """Handle chats concurrently, the messages of one chat in order."""
-        place = replace(address, thread=None)
-        waiting = self._arrived.get(place)
+        chat = replace(address, thread=None)
+        waiting = self._arrived.get(chat)
         if waiting is not None:
             waiting.append(arrived)
             return
-        self._arrived[place] = deque([arrived])
-        task = asyncio.ensure_future(self._receive_all(place))
+        self._arrived[chat] = deque([arrived])
+        task = asyncio.ensure_future(self._receive_all(chat))
         self._intake.add(task)
         task.add_done_callback(self._intake.discard)
 
-    async def _receive_all(self, place: Address) -> None:
-        waiting = self._arrived[place]
-        LOG_CONTEXT.set(log_context_of(place))
+    async def _receive_all(self, chat: Address) -> None:
+        waiting = self._arrived[chat]
+        LOG_CONTEXT.set(log_context_of(chat))
         try:
             while waiting:
                 arrived = waiting.popleft()
                 try:
                     if isinstance(arrived, UnfinishedTurn):
-                        await self._reception.resume(arrived)
+                        await self._pipeline.resume(arrived)
                     else:
-                        await self._reception.receive(arrived)
+                        await self._pipeline.receive(arrived)
                 except Exception as broken:  # noqa: BLE001 - one message must not stop the others
                     why = str(broken) if isinstance(broken, ClawError) else describe_exception(broken)
                     self.app.log(
-                        t("a message in channel {name} was not accepted: {why}", name=place.channel, why=why)
+                        t("a message in channel {name} was not accepted: {why}", name=chat.channel, why=why)
                     )
                     if isinstance(arrived, AcceptedEvent):
                         failed = partial(self._journal.close_event, arrived.number, "failed")
                         await retry_until_written(failed, self.app.log)
         finally:
-            del self._arrived[place]
+            del self._arrived[chat]
 
     async def _listen(self, one: Contribution[Channel]) -> str:
         """Keep one channel running; after a few failures in a row quarantine it and return the reason."""
@@ -363,7 +363,7 @@ class ChannelServer:
         in_blocks = account_setting(address, runtime.config, "block_streaming")
         if turn.resumed:
             await recover_streamed(channel, where, turn.id, self._journal)
-        live = RelayedStream(
+        stream = RelayedStream(
             channel, where, turn.id, self._journal, partial(visible_part, tokens=silent_tokens_of(runtime)), runtime.log,
             RelayOptions(
                 streams is not False, partial(self._block, where, count(1)) if in_blocks else None,
@@ -372,15 +372,15 @@ class ChannelServer:
         )  # fmt: skip
         replies: tuple[Outbound, ...] = ()
         try:
-            replies_of = partial(self._replies, live, channel)
-            ended = await run_turn(turn, runtime, with_tool_log(live.on_event), replies_of)
+            replies_of = partial(self._replies, stream, channel)
+            ended = await run_turn(turn, runtime, with_tool_log(stream.on_event), replies_of)
             replies = ended.replies
             if ended.failed:
                 runtime.log(ended.event.text)
         finally:
             texts = [one for one in replies if one.text]
-            await live.close(finished=bool(texts))
-        self._deliver(live, channel, replies, turn.answer)
+            await stream.close(finished=bool(texts))
+        self._deliver(stream, channel, replies, turn.answer)
 
     def _block(self, where: Outbound, numbers: Iterator[int], text: str) -> None:
         """Send a part of an answer before its end."""
@@ -392,30 +392,30 @@ class ChannelServer:
 
     async def _replies(
         self,
-        live: RelayedStream,
+        stream: RelayedStream,
         channel: Channel,
         turn: Turn,
         ending: TurnEnded,
         context: TurnContext | None,
     ) -> tuple[Outbound, ...]:
-        await live.stop_updates()
-        live.record_messages()
+        await stream.stop_updates()
+        stream.record_messages()
         return await replies_of_turn(self.app.runtime, channel, turn, ending, context)
 
     def _deliver(
-        self, live: RelayedStream, channel: Channel, replies: tuple[Outbound, ...], text: str
+        self, stream: RelayedStream, channel: Channel, replies: tuple[Outbound, ...], text: str
     ) -> None:
         texts = tuple(one for one in replies if one.text)
-        if live.writer and texts:
+        if stream.writer and texts:
             self._delivery.finish_reply(
-                live.writer, replace(texts[0], replaces=(), text=text), texts, channel
+                stream.writer, replace(texts[0], replaces=(), text=text), texts, channel
             )
             self._delivery.enqueue([one for one in replies if not one.text])
         else:
             self._delivery.enqueue(replies)
 
     def _dropped(self, accepted: AcceptedEvent, why: str) -> None:
-        self._reception.settle_dropped(accepted, why)
+        self._pipeline.settle_dropped(accepted, why)
 
     # --- out
 

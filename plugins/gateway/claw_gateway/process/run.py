@@ -69,7 +69,7 @@ def run_gateway(
     with suppress(Exception):  # stderr may be no real file
         faulthandler.enable()
     with install_handler(sink) as log:
-        return Gateway(environ, home, sink, log, began, RunOptions(plugins, safe, quiet)).live()
+        return Gateway(environ, home, sink, log, began, RunOptions(plugins, safe, quiet)).run()
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Gateway:
         self._last_write_error = ""
         self._config_watch, self._services = ConfigWatch(home), ServiceRunner()
 
-    def live(self) -> int:
+    def run(self) -> int:
         """Run the gateway from reading the home to the last log line; return the exit code."""
         self._signals.install()
         raise_file_limit()
