@@ -90,12 +90,12 @@ class TestSkillsSection(SectionSuite):
 
 class TestAnthropic(ProviderSuite):
     plugin, name, service = claw_anthropic, "anthropic", AnthropicService
-    patience_seconds = 0.3
+    limit_seconds = 0.3
 
 
 class TestOpenAIChat(ProviderSuite):
     plugin, name, service = claw_openai, "openai", OpenAIService
-    patience_seconds = 0.3
+    limit_seconds = 0.3
 
 
 class TestOpenAIResponses(TestOpenAIChat):
@@ -104,12 +104,12 @@ class TestOpenAIResponses(TestOpenAIChat):
 
 class TestGoogle(ProviderSuite):
     plugin, name, service = claw_google, "google", TypedGoogleService
-    patience_seconds = 0.3
+    limit_seconds = 0.3
 
 
 class TestMistral(ProviderSuite):
     plugin, name, service = claw_mistral, "mistral", TypedMistralService
-    patience_seconds = 0.3
+    limit_seconds = 0.3
 
 
 class TestFaultsOfAnthropic(FaultSuite):

@@ -25,7 +25,7 @@ async def test_plain_and_async_steps_answer_from_another_thread(worker):
         return n * 2, threading.current_thread().name
 
     assert await worker.call(lambda n: n + 1, 1, seconds=20) == 2
-    assert await worker.call(double, 4, seconds=20) == (8, "claw-yard")
+    assert await worker.call(double, 4, seconds=20) == (8, "claw-plugin")
 
 
 async def test_what_a_step_raises_comes_through(worker):

@@ -36,16 +36,16 @@ MAX_LEFT_TASKS = 1000
 class PluginWorker:
     """The plugins' event loops, each created at first use.
 
-    :param overheard: called with the plugin and the error of a background task that failed.
+    :param on_task_error: called with the plugin and the error of a background task that failed.
     """
 
     def __init__(
         self,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
-        overheard: Callable[[str, str], None] = lambda who, why: None,
+        on_task_error: Callable[[str, str], None] = lambda who, why: None,
     ) -> None:
         self.timeouts = timeouts
-        self._on_task_error = overheard
+        self._on_task_error = on_task_error
         self._loops: dict[str, asyncio.AbstractEventLoop] = {}
         self._timeouts: Counter[str] = Counter()
         self._left_out_until: dict[str, float] = {}
@@ -104,7 +104,7 @@ class PluginWorker:
         if loop is None or loop.is_closed():  # a forgotten task that raises SystemExit ends its loop
             loop = self._loops[who] = asyncio.new_event_loop()
             loop.set_exception_handler(partial(self._on_loop_error, who))
-            threading.Thread(target=_run_loop, args=(loop,), daemon=True, name="claw-yard").start()
+            threading.Thread(target=_run_loop, args=(loop,), daemon=True, name="claw-plugin").start()
         return loop
 
     def _on_loop_error(self, who: str, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -95,7 +95,7 @@ class FeishuChannel(ConnectionEvents):
         self.directory = Directory(self.tenant)
         self._reactions = Reactions(self.tenant, settings.app_id)
         self._state = ChannelState()
-        self._door: Inbox | None = None
+        self._inbox: Inbox | None = None
         self._chat_locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
     @property
@@ -110,14 +110,14 @@ class FeishuChannel(ConnectionEvents):
         self._state = replace(self._state, state="starting", detail="")
         try:
             await self._identify()
-            self._door = inbox
+            self._inbox = inbox
             if self.settings.mode == "webhook":
                 self.up()
                 await asyncio.Event().wait()
             connection = LongConnection(self.tenant, self.receive, self, self.pace)
             await connection.run(self.settings.base_url)
         finally:
-            self._door = None
+            self._inbox = None
 
     async def _identify(self) -> None:
         """Fetch the bot's open id: without it, mentions in group messages cannot be recognised."""
@@ -150,7 +150,7 @@ class FeishuChannel(ConnectionEvents):
 
         Events of one chat are handled in order of arrival.
         """
-        inbox = self._door
+        inbox = self._inbox
         if inbox is None:
             return None
         inbound = to_inbound(event, self.bot)
@@ -158,10 +158,10 @@ class FeishuChannel(ConnectionEvents):
             return {}
         async with self._chat_lock(inbound.address.chat):
             try:
-                dressed: Inbound | None = inbound
+                detailed: Inbound | None = inbound
                 if self.settings.resolve_names or inbound.kind in ("reaction", "button"):
-                    dressed = await self.directory.dressed(inbound, self.bot)
-                accepted = dressed is None or await inbox.submit(dressed)
+                    detailed = await self.directory.with_details(inbound, self.bot)
+                accepted = detailed is None or await inbox.submit(detailed)
             except Exception as why:  # noqa: BLE001 - one bad message must not end the connection
                 _log.exception("feishu: an event was not taken")
                 self._state = replace(self._state, last_error=str(why))
@@ -345,7 +345,7 @@ class FeishuChannel(ConnectionEvents):
 
     async def _is_in_chat(self, address: Address, message_id: str) -> bool:
         try:
-            return await self.directory.stands_in(message_id, address.chat)
+            return await self.directory.is_in_chat(message_id, address.chat)
         except FeishuError as why:
             if not why.permanent:
                 raise

@@ -79,7 +79,7 @@ class Directory:
         self._latest: AnswerCache[str] = AnswerCache()  # thread → a message in it
         self._direct_chats: AnswerCache[str] = AnswerCache()  # a person written to → the direct chat
 
-    async def dressed(self, inbound: Inbound, bot: FeishuBot) -> Inbound | None:
+    async def with_details(self, inbound: Inbound, bot: FeishuBot) -> Inbound | None:
         """Return the message with names and its quote; None when its chat cannot be found."""
         until = _now() + SECONDS
         inbound = await self._with_place(inbound)
@@ -112,7 +112,7 @@ class Directory:
         if chat and chat != to:
             self._direct_chats.put(to, chat)
 
-    async def stands_in(self, message_id: str, chat: str) -> bool:
+    async def is_in_chat(self, message_id: str, chat: str) -> bool:
         """Return true if a message is in that chat: the service accepts a message id from any chat.
 
         :raises FeishuError: the lookup failed, as when there is no such message.

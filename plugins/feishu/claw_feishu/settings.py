@@ -11,7 +11,7 @@ DOMAINS = {"feishu": "https://open.feishu.cn", "lark": "https://open.larksuite.c
 
 
 class FeishuSettings(ChannelConfig):
-    """What an account needs. In webhook mode that is an encrypt key and a verification token too."""
+    """Settings of one account. Webhook mode also needs an encrypt key and a verification token."""
 
     app_id: str = Field("", description="App ID of the app in the developer console, cli_…")
     app_secret: Secret | None = Field(None, description="App Secret. Prefer ${FEISHU_APP_SECRET}.")

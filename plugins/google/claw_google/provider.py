@@ -100,7 +100,7 @@ class Google(VendorProvider):
             ask,
             GeminiParser(self.name, request.model, request.tools),
             service=f"{self.name}/{request.model}",
-            patience=self._patience,
+            timeouts=self._timeouts,
             secret=request.credential.secret if request.credential else "",
             prepare=lambda: self._clients.get(request.credential),
         )

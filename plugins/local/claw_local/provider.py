@@ -89,7 +89,7 @@ class Local:
             return response
 
         return stream_answer(
-            ask, EngineParser(service), service=service, patience=StreamTimeouts.of(self._settings)
+            ask, EngineParser(service), service=service, timeouts=StreamTimeouts.of(self._settings)
         )
 
     async def close(self) -> None:

@@ -59,7 +59,7 @@ class OpenAI:
         self._quirks = Quirks.model_validate({**(known.quirks if known else {}), **written})
         self._rows = IncrementalCache(partial(chat.ChatMessages, name, self._quirks))
         self._items = IncrementalCache(partial(responses.ResponseItems, name))
-        self._patience = StreamTimeouts.of(config)
+        self._timeouts = StreamTimeouts.of(config)
         self._limits = ToolLimits(name, MOST_TOOLS if name in ("openai", "azure") else None)
 
     def __repr__(self) -> str:
@@ -128,7 +128,7 @@ class OpenAI:
             ask,
             folding(self.name, request.model, request.tools),
             service=f"{self.name}/{request.model}",
-            patience=self._patience,
+            timeouts=self._timeouts,
             secret=request.credential.secret if request.credential else "",
             prepare=lambda: self._clients.get(request.credential),
         )

@@ -14,7 +14,7 @@ __all__ = ["ChannelSuite", "RecordingInbox", "ServiceSide"]
 class ChannelSuite(InboundPromises, OutboundPromises, StreamingPromises, LifecyclePromises):
     """The promises of a channel. ``place`` is yours; the rest has defaults.
 
-    :cvar patience_seconds: time limit for a message to come through, also after a lost connection.
+    :cvar limit_seconds: time limit for a message to come through, also after a lost connection.
     :cvar abort_seconds: time limit for a cancelled ``send`` to end.
     :cvar stop_seconds: time limit for a cancelled ``run`` to end.
     :cvar without: features that the service lacks, whose tests are skipped: ``groups``, ``bots``,

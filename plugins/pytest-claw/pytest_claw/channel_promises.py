@@ -13,7 +13,7 @@ from pytest_claw.channel_trial import ChannelTrial
 class ChannelPromises:
     """The settings of a suite; see :class:`pytest_claw.ChannelSuite`."""
 
-    patience_seconds = 10.0
+    limit_seconds = 10.0
     abort_seconds = 1.0
     stop_seconds = 2.0
     without: frozenset[str] | tuple[str, ...] = ()

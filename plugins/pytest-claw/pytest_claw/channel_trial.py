@@ -134,7 +134,7 @@ class ChannelTrial:
     async def until(self, holds: Callable[[], Any], what: str) -> None:
         """Wait until something holds; ``what`` says what did not happen."""
         try:
-            async with asyncio.timeout(self.suite.patience_seconds):
+            async with asyncio.timeout(self.suite.limit_seconds):
                 while not (await found if inspect.isawaitable(found := holds()) else found):  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
         except TimeoutError:
@@ -208,7 +208,7 @@ class ChannelTrial:
 
     async def deliver(self, text: str, key: str = "key-1") -> Receipt:
         """Send it as claw does: retry while the error is temporary."""
-        until = asyncio.get_running_loop().time() + self.suite.patience_seconds
+        until = asyncio.get_running_loop().time() + self.suite.limit_seconds
         while True:
             try:
                 return await self.send(text, key)
@@ -246,11 +246,11 @@ class ChannelTrial:
 
     async def _in_time(self, doing: Any, what: str) -> Any:
         task = self.start(doing)
-        done, _ = await asyncio.wait({task}, timeout=self.suite.patience_seconds)
+        done, _ = await asyncio.wait({task}, timeout=self.suite.limit_seconds)
         if not done:
             task.cancel()
             pytest.fail(
-                f"{what} did not end within {self.suite.patience_seconds:g} s: one attempt, no waiting",
+                f"{what} did not end within {self.suite.limit_seconds:g} s: one attempt, no waiting",
                 pytrace=False,
             )
         return task.result()

@@ -20,7 +20,7 @@ class ChatCommandSuite(HookSuite):
 
     members = ("run",)
     arguments: tuple[str, ...] = ()
-    patience_seconds = 30.0
+    limit_seconds = 30.0
 
     def test_its_name_and_summary_can_be_listed(self, subject: Any) -> None:
         assert re.fullmatch(r"[a-z0-9_]{1,32}", subject.name), f"{subject.name!r}"
@@ -65,7 +65,7 @@ class ChatCommandSuite(HookSuite):
             ):
                 for number, line in enumerate(lines, 1):
                     channel.says(line)
-                    shown = [one.text for one in await channel.until_sent(number, self.patience_seconds)]
+                    shown = [one.text for one in await channel.until_sent(number, self.limit_seconds)]
             return shown
 
         found: list[str] = self.run(asked())

@@ -22,7 +22,7 @@ class ContextEngineSuite(HookSuite):
     """
 
     members = ("wrap", "compact", "before_reset")
-    patience_seconds = 60.0
+    limit_seconds = 60.0
     window_tokens = 16_000
     turns = 24
     config: Mapping[str, Any] = {}

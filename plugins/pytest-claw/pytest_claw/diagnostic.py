@@ -22,7 +22,7 @@ class DiagnosticSuite(HookSuite):
 
     members = ("check",)
     config: Mapping[str, Any] = {}
-    patience_seconds = 30.0
+    limit_seconds = 30.0
 
     def test_it_returns_findings(self, subject: Any, tmp_path: Path) -> None:
         for finding in self.findings(subject, tmp_path):

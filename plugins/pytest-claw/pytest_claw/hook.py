@@ -24,12 +24,12 @@ class HookSuite:
 
     :cvar members: functions that the objects must have.
     :cvar is_named: they must have a ``name``.
-    :cvar patience_seconds: within which one call must end.
+    :cvar limit_seconds: within which one call must end.
     """
 
     members: ClassVar[tuple[str, ...]] = ()
     is_named = True
-    patience_seconds = 5.0
+    limit_seconds = 5.0
 
     def make(self, folder: Path) -> Any:
         """Return a new object to test. Its state belongs into ``folder``: a second call with the same folder is what a
@@ -52,10 +52,10 @@ class HookSuite:
         assert isinstance(position, int | float), f"position is a number, not {position!r}"
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run ``work`` in an event loop of its own, within ``patience_seconds``."""
+        """Run ``work`` in an event loop of its own, within ``limit_seconds``."""
 
         async def limited() -> Any:
-            async with asyncio.timeout(self.patience_seconds):
+            async with asyncio.timeout(self.limit_seconds):
                 return await work
 
         return asyncio.run(limited())

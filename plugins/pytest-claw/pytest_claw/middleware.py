@@ -30,7 +30,7 @@ class MiddlewareSuite(HookSuite):
             gate = asyncio.Event()
             stream = subject.wrap(ScriptedProvider(gate=gate)).stream(REQUEST)
             try:
-                async with asyncio.timeout(self.patience_seconds / 2):
+                async with asyncio.timeout(self.limit_seconds / 2):
                     first = await anext(stream)
             except TimeoutError:
                 pytest.fail("nothing came before the whole answer was there")

@@ -100,7 +100,7 @@ class OutboundPromises(ChannelPromises):
                 assert not sending.done(), "hang_next: the service answered"
                 with quick(self.abort_seconds, "send that was cancelled"):
                     sending.cancel()
-                    await asyncio.wait({sending}, timeout=self.patience_seconds)
+                    await asyncio.wait({sending}, timeout=self.limit_seconds)
                 await on.send("next", "key-3")
                 assert await on.shown() == ["first", "next"]
 

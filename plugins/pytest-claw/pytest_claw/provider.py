@@ -56,10 +56,10 @@ class ProviderSuite(ProviderPromises):
     tests run
     against a real service, and check what holds for any answer.
 
-    :cvar patience_seconds: time limit for closing the connection after the stream is abandoned.
+    :cvar limit_seconds: time limit for closing the connection after the stream is abandoned.
     """
 
-    patience_seconds = 3.0
+    limit_seconds = 3.0
 
     @pytest.mark.parametrize("piece_bytes", [0, 1, 7])
     def test_text_and_calls_survive_any_chunking(self, piece_bytes: int) -> None:
@@ -221,7 +221,7 @@ class ProviderSuite(ProviderPromises):
 
     def test_a_silent_service_times_out(self) -> None:
         async def trial(on: ProviderTrial) -> None:
-            async with asyncio.timeout(self.patience_seconds + 2):
+            async with asyncio.timeout(self.limit_seconds + 2):
                 error = await on.failure()
             assert (error.reason, error.retryable) == ("timeout", True)
 
@@ -243,7 +243,7 @@ class ProviderSuite(ProviderPromises):
             task = asyncio.ensure_future(listen())
             await asyncio.wait_for(begun.wait(), 10)
             task.cancel()
-            await _left(on.service, self.patience_seconds)
+            await _left(on.service, self.limit_seconds)
             with pytest.raises(asyncio.CancelledError):
                 await task
 
@@ -252,7 +252,7 @@ class ProviderSuite(ProviderPromises):
             while not isinstance(await anext(stream), TextDelta):
                 pass
             await stream.aclose()
-            await _left(on.service, self.patience_seconds)
+            await _left(on.service, self.limit_seconds)
 
         for trial in (cancelled, closed):
             self._try(trial, [ServiceReply(text="a long story without an end", hang=True)])

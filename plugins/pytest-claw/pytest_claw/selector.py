@@ -51,7 +51,7 @@ class ModelSelectorSuite(HookSuite):
             gate = asyncio.Event()
             stream = self.call(subject, {"one": ScriptedProvider(gate=gate)}, tmp_path)
             try:
-                async with asyncio.timeout(self.patience_seconds / 2):
+                async with asyncio.timeout(self.limit_seconds / 2):
                     first = await anext(stream)
             except TimeoutError:
                 pytest.fail("nothing came before the whole answer was there")

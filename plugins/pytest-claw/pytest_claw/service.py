@@ -24,7 +24,7 @@ class ServiceSuite(HookSuite):
     """
 
     members = ("run",)
-    patience_seconds = 30.0
+    limit_seconds = 30.0
     run_seconds = 0.1
     stop_seconds = 1.0
     block_seconds = 0.5

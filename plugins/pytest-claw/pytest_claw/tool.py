@@ -24,7 +24,7 @@ class ToolSuite:
     :cvar huge: arguments of a call with a very long answer; the sample when left out.
     :cvar secrets: values that must never be in a result: the keys that the tool was set up with.
     :cvar strict: its parameters must fit OpenAI's strict mode; False for a tool that takes keys of any name.
-    :cvar patience_seconds: within which a tool without a limit of its own must answer.
+    :cvar limit_seconds: within which a tool without a limit of its own must answer.
     :cvar grace_seconds: within which it must end when it is cancelled.
     :cvar most_chars: of a whole answer; a tool truncates longer ones by itself.
     """
@@ -34,7 +34,7 @@ class ToolSuite:
     huge: Mapping[str, Any] | None = None
     secrets: tuple[str, ...] = ()
     strict = True
-    patience_seconds = 10.0
+    limit_seconds = 10.0
     grace_seconds = 1.0
     most_chars = 1_000_000
 
@@ -75,7 +75,7 @@ class ToolSuite:
         assert not result.is_error, _said(result)
 
     def test_it_answers_within_its_time_limit(self, context: ToolContext) -> None:
-        limit = self.tool.timeout_seconds or self.patience_seconds
+        limit = self.tool.timeout_seconds or self.limit_seconds
         begun = time.monotonic()
         run(self.call(context))
         assert time.monotonic() - begun <= limit, f"its sample took longer than {limit:g} s"
@@ -86,7 +86,7 @@ class ToolSuite:
             await asyncio.sleep(0.02)
             begun = time.monotonic()
             call.cancel()
-            await asyncio.wait({call}, timeout=self.patience_seconds)
+            await asyncio.wait({call}, timeout=self.limit_seconds)
             took = time.monotonic() - begun
             await asyncio.sleep(0)
             rest = asyncio.all_tasks() - {asyncio.current_task()}

@@ -87,10 +87,10 @@ def base_url(name: str, written: str) -> str:
 
 async def stream_answer(
     ask: Callable[[], Awaitable[HttpAnswer]],
-    fold: AnswerBuilder,
+    builder: AnswerBuilder,
     *,
     service: str,
-    patience: StreamTimeouts,
+    timeouts: StreamTimeouts,
     secret: str = "",
     prepare: Callable[[], Awaitable[object]] | None = None,
 ) -> AsyncIterator[ModelEvent]:
@@ -103,7 +103,7 @@ async def stream_answer(
         slow machine, and the service does not cause them.
     :raises ProviderError: and nothing else, apart from cancellation.
     """
-    watch = StreamDeadline(patience)
+    watch = StreamDeadline(timeouts)
     try:
         if prepare:
             await prepare()
@@ -111,12 +111,12 @@ async def stream_answer(
         with watch.timeout():
             answer = await _send(ask)
         try:
-            async with aclosing(_stream(answer, fold, service, watch)) as events:
+            async with aclosing(_stream(answer, builder, service, watch)) as events:
                 async for event in events:
                     yield event
         finally:
             await answer.aclose()
-        message = _finished(fold, service)
+        message = _finished(builder, service)
     except ProviderError as error:
         error.where = error.where or service
         raise mask_secret(error, secret) from None
@@ -161,15 +161,15 @@ def _tls_error(error: BaseException, service: str) -> ProviderError | None:
     return ProviderError(problem, fix=fix, reason="tls", where=service, **texts)
 
 
-def _finished(fold: AnswerBuilder, service: str) -> Assistant:
+def _finished(builder: AnswerBuilder, service: str) -> Assistant:
     try:
-        return fold.finish()
+        return builder.finish()
     except _WRONG_SHAPE as why:
         raise _malformed(why, service) from None
 
 
 async def _stream(
-    answer: HttpAnswer, fold: AnswerBuilder, service: str, watch: StreamDeadline
+    answer: HttpAnswer, builder: AnswerBuilder, service: str, watch: StreamDeadline
 ) -> AsyncGenerator[ModelEvent, None]:
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     async with aclosing(answer.aiter_bytes()) as chunks:  # type: ignore[type-var]
@@ -177,36 +177,36 @@ async def _stream(
             with watch.timeout():
                 body = _parse(await _read_body(chunks), service)
             try:
-                for event in fold.take_body(body):
+                for event in builder.take_body(body):
                     yield event
             except _WRONG_SHAPE as why:
                 raise _malformed(why, service) from None
             return
         try:
-            async with aclosing(_events(chunks, fold, service, watch)) as events:
+            async with aclosing(_events(chunks, builder, service, watch)) as events:
                 async for name, data in events:
-                    before = fold.received
+                    before = builder.received
                     try:
-                        for event in fold.take(name, data):
+                        for event in builder.take(name, data):
                             yield event
                     except _WRONG_SHAPE as why:
                         raise _malformed(why, service) from None
-                    if fold.done:
+                    if builder.done:
                         break
-                    if fold.received > ANSWER_CHARS:
+                    if builder.received > ANSWER_CHARS:
                         raise _too_long(service)
-                    if fold.received != before:
+                    if builder.received != before:
                         watch.output_received()
         except Exception:
-            if not fold.whole:  # an error after the whole answer does not matter
+            if not builder.whole:  # an error after the whole answer does not matter
                 raise
             return
-        if fold.done:
+        if builder.done:
             await _drain(chunks)
 
 
 def _malformed(why: Exception, service: str) -> ProviderError:
-    """Return the error for an event whose form the fold does not know."""
+    """Return the error for an event whose form the builder does not know."""
     return ProviderError(
         "the service sent an unexpected response ({kind})",
         fix="check that providers.{name} uses this protocol", reason="server", retryable=True, where=service,
@@ -231,12 +231,12 @@ def _too_long(service: str = "") -> ProviderError:
 
 
 async def _events(
-    chunks: AsyncIterator[bytes], fold: AnswerBuilder, service: str, watch: StreamDeadline
+    chunks: AsyncIterator[bytes], builder: AnswerBuilder, service: str, watch: StreamDeadline
 ) -> AsyncGenerator[tuple[str, Any], None]:
     decoder = SseDecoder()
     while True:
         try:
-            with watch.timeout(whole=fold.whole):
+            with watch.timeout(whole=builder.whole):
                 found = decoder.feed(await anext(chunks))
         except StopAsyncIteration:
             found = []

@@ -39,18 +39,18 @@ class StreamTimeouts:
 
 
 class StreamDeadline:
-    """The deadlines of one call: ``until`` is the time by which the next output must be here."""
+    """The deadlines of one call: ``deadline`` is the time by which the next output must arrive."""
 
-    def __init__(self, patience: StreamTimeouts) -> None:
-        self._now, self._patience = asyncio.get_running_loop().time, patience
+    def __init__(self, timeouts: StreamTimeouts) -> None:
+        self._now, self._timeouts = asyncio.get_running_loop().time, timeouts
         self._begun, self._alarm = False, ReusableTimeout()
         self.start()
 
     def start(self) -> None:
         """Start the limits now: the call is about to be made."""
         began = self._now()
-        self._end = began + self._patience.total_seconds
-        self.deadline = min(began + self._patience.begin_seconds, self._end)
+        self._end = began + self._timeouts.total_seconds
+        self.deadline = min(began + self._timeouts.begin_seconds, self._end)
 
     def close(self) -> None:
         """Cancel the timer at the end of the call."""
@@ -59,7 +59,7 @@ class StreamDeadline:
     def output_received(self) -> None:
         """Note output of the model: the idle timeout starts again."""
         self._begun = True
-        self.deadline = min(self._now() + self._patience.idle_seconds, self._end)
+        self.deadline = min(self._now() + self._timeouts.idle_seconds, self._end)
 
     def timeout(self, *, whole: bool = False) -> ReusableTimeout:
         """Return the timeout round a wait for the next piece; it is short when only usage figures can follow."""
@@ -67,13 +67,13 @@ class StreamDeadline:
 
     def timeout_error(self, service: str) -> ProviderError:
         """Return the error for the limit that was exceeded."""
-        patience = self._patience
+        timeouts = self._timeouts
         if self.deadline >= self._end:
-            seconds, words, key = patience.total_seconds, _NOT_FINISHED, "timeoutSeconds"
+            seconds, words, key = timeouts.total_seconds, _NOT_FINISHED, "timeoutSeconds"
         elif self._begun:
-            seconds, words, key = patience.idle_seconds, _NO_NEXT_OUTPUT, "idleTimeoutSeconds"
+            seconds, words, key = timeouts.idle_seconds, _NO_NEXT_OUTPUT, "idleTimeoutSeconds"
         else:
-            seconds, words, key = patience.begin_seconds, _NO_FIRST_OUTPUT, "beginTimeoutSeconds"
+            seconds, words, key = timeouts.begin_seconds, _NO_FIRST_OUTPUT, "beginTimeoutSeconds"
         return ProviderError(
             words, fix="try again later, or wait longer: providers.{name}.{key}", reason="timeout", retryable=True,
             where=service, name=service.partition("/")[0], key=key, n=f"{seconds:g}",

@@ -68,7 +68,7 @@ class VendorProvider:
     ) -> None:
         self.name, self._base_url, self._free = name, base_url, free
         self._config, self._keys, self._http = config, keys, http
-        self._patience = StreamTimeouts.of(config)
+        self._timeouts = StreamTimeouts.of(config)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self._base_url!r})"

@@ -118,11 +118,11 @@ async def answer_of(said: Said, *, idle: float = 1.0, words: Words | None = None
         return said
 
     fold = words or Words()
-    patience = StreamTimeouts(**{"begin_seconds": 1.0, "idle_seconds": idle, **limits})
+    timeouts = StreamTimeouts(**{"begin_seconds": 1.0, "idle_seconds": idle, **limits})
     try:
         events = [
             event
-            async for event in stream_answer(ask, fold, service="acme/m", patience=patience, secret="sk-1")
+            async for event in stream_answer(ask, fold, service="acme/m", timeouts=timeouts, secret="sk-1")
         ]
     finally:
         assert said.closed
@@ -211,7 +211,7 @@ async def test_what_an_sdk_raises_becomes_a_provider_error_without_the_key():
 
     with pytest.raises(ProviderError) as error:
         async for _ in stream_answer(
-            ask, Words(), service="acme/m", patience=StreamTimeouts(), secret="sk-1"
+            ask, Words(), service="acme/m", timeouts=StreamTimeouts(), secret="sk-1"
         ):
             pass
     assert "sk-1" not in str(error.value)
@@ -225,7 +225,7 @@ async def test_a_service_that_never_begins_is_given_up():
 
     with pytest.raises(ProviderError) as error:
         async for _ in stream_answer(
-            ask, Words(), service="acme/m", patience=StreamTimeouts(begin_seconds=0.05)
+            ask, Words(), service="acme/m", timeouts=StreamTimeouts(begin_seconds=0.05)
         ):
             pass
     assert error.value.reason == "timeout"
@@ -241,10 +241,10 @@ async def test_the_import_of_an_sdk_does_not_count_as_waiting_for_the_service():
     async def ask() -> Said:
         return Said(b'data: "a"\n\ndata: true\n\n')
 
-    patience = StreamTimeouts(begin_seconds=0.2)
+    timeouts = StreamTimeouts(begin_seconds=0.2)
     events = [
         event
-        async for event in stream_answer(ask, Words(), service="acme/m", patience=patience, prepare=prepare)
+        async for event in stream_answer(ask, Words(), service="acme/m", timeouts=timeouts, prepare=prepare)
     ]
     assert prepared and isinstance(events[-1], Finished)
 
@@ -258,7 +258,7 @@ async def test_an_sdk_that_cannot_be_imported_is_a_provider_error():
 
     with pytest.raises(ProviderError, match="not installed"):
         async for _ in stream_answer(
-            ask, Words(), service="acme/m", patience=StreamTimeouts(), prepare=prepare
+            ask, Words(), service="acme/m", timeouts=StreamTimeouts(), prepare=prepare
         ):
             pass
 

@@ -15,7 +15,7 @@ from pytest_claw import ChannelSuite
 class TestSound(ChannelSuite):
     channel: type[FakeChannel] = FakeChannel
     breaks = ""
-    patience_seconds = 0.6
+    limit_seconds = 0.6
     stop_seconds = 0.2
     abort_seconds = 0.2
 

@@ -32,7 +32,7 @@ class Counted:
 class TestSound(MiddlewareSuite):
     wrapper: type[Any] = Counted
     name, breaks = "counter", ""
-    patience_seconds = 2.0
+    limit_seconds = 2.0
 
     def make(self, folder: Path) -> Any:
         suite = self

@@ -64,7 +64,7 @@ class First:
 class TestSound(ModelSelectorSuite):
     kind: type[First] = First
     breaks = ""
-    patience_seconds = 2.0
+    limit_seconds = 2.0
 
     def make(self, folder: Path) -> Any:
         return self.kind()

@@ -217,7 +217,7 @@ class Plugin:
 
 class TestSound(ProviderSuite):
     plugin, name, service = Plugin(), "plain", OpenAIService
-    patience_seconds = 0.5
+    limit_seconds = 0.5
     breaks = ""
 
 

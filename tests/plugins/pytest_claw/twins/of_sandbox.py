@@ -29,7 +29,7 @@ class Guard:
 class TestSound(SandboxSuite):
     kind: type[Guard] = Guard
     breaks = ""
-    patience_seconds = 30.0
+    limit_seconds = 30.0
 
     def make(self, folder: Path) -> Any:
         return self.kind()
