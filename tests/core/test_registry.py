@@ -1,4 +1,4 @@
-"""bounds and seal: what a plugin may bring, and what it must leave alone."""
+"""Registry: what plugins may contribute, and the objects of others that they may not patch."""
 
 import pytest
 from claw.host import isolation

@@ -37,14 +37,14 @@ def file(home: Harness, name: str, text: str, folder: str = "agents/default/agen
     return path
 
 
-async def met(home: Harness, message: Inbound | str, **wish: Any) -> TurnContext:
+async def met(home: Harness, message: Inbound | str, **options: Any) -> TurnContext:
     inbound = terminal_message(message) if isinstance(message, str) else message
-    context: TurnContext = await home.app.resolve_turn(inbound, TurnOptions(**wish))
+    context: TurnContext = await home.app.resolve_turn(inbound, TurnOptions(**options))
     return context
 
 
-async def whole(home: Harness, message: Inbound | str = "hi", **wish: Any) -> str:
-    return (await met(home, message, **wish)).system.whole
+async def whole(home: Harness, message: Inbound | str = "hi", **options: Any) -> str:
+    return (await met(home, message, **options)).system.whole
 
 
 def headings(text: str) -> list[str]:

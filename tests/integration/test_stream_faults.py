@@ -100,10 +100,10 @@ async def test_a_model_that_never_stops_calling_ends_in_time_too() -> None:
             assert await answer_to(harness, "second", model="fake/m1", fallbacks=()) == "I am the spare."
 
 
-async def answer_to(harness: Harness, text: str, **wish: Any) -> str:
+async def answer_to(harness: Harness, text: str, **options: Any) -> str:
     """Return the answer to the person, or the error."""
     try:
-        reply = await harness.send(text, **wish)
+        reply = await harness.send(text, **options)
     except ClawError as failed:
         return str(failed)
     return reply.text if reply else ""

@@ -150,8 +150,8 @@ async def _prepared(
 ) -> PreparedCall | ToolResult:
     turn, runtime = caller.context, caller.runtime
     environment = dict(caller.environment)
-    asking = CallApproval(tool, checked.arguments, caller, context, environment)
-    refused = await asking.ask_before_call(review.why) if review.verdict == "ask" else ""
+    approval = CallApproval(tool, checked.arguments, caller, context, environment)
+    refused = await approval.ask_before_call(review.why) if review.verdict == "ask" else ""
     rule_files = RuleFileGuard(
         turn.fence,
         runtime.rule_file_watch,
@@ -160,19 +160,19 @@ async def _prepared(
         runtime.log,
     )
     refused = refused or await rule_files.check_before(
-        normalise_tool_name(tool.name), checked.arguments, asking.ask_owner
+        normalise_tool_name(tool.name), checked.arguments, approval.ask_owner
     )
     if refused:
         return await _not_run(checked, _refused(refused), context, runtime)
     given_context = replace(
-        context_of(checked.id, tool, caller, environment, asking),
+        context_of(checked.id, tool, caller, environment, approval),
         files=turn.fence.for_call(rule_files.request),
     )
     limit = result_limit(turn.window_tokens)
 
     async def ready() -> ToolResult:
         given = copy.deepcopy(checked.arguments)  # no other code can change what runs
-        if asking.has_changed(given):
+        if approval.has_changed(given):
             changed = t("the call was refused: it differs from what was approved; ask again")
             return await _not_run(checked, changed, context, runtime)
         if tool.effects == "once" and not caller.once(checked.id):
@@ -181,7 +181,7 @@ async def _prepared(
         async with rule_files.watch():
             answer = await run_tool(tool, given, given_context)
         reached(runtime.turn_log, "effect-done")
-        outcome, are_changed = await rule_files.apply_changes(asking.ask_owner)
+        outcome, are_changed = await rule_files.apply_changes(approval.ask_owner)
         if outcome:
             content = (Text(outcome), *answer.blocks)
             answer = replace(answer, content=content, is_error=answer.is_error or not are_changed)
@@ -298,7 +298,7 @@ class CallApproval:
             return ""
         return decision.reason
 
-    async def ask(self, shown: str, title: str = "", seal: str = "") -> bool:
+    async def ask(self, shown: str, title: str = "", binds: str = "") -> bool:
         """Implement ``ToolContext.ask``; what a person read and allowed with the call itself is not asked again.
 
         :raises ToolError: the person did not allow it, did not answer, or it is too long to be shown whole.
@@ -306,20 +306,20 @@ class CallApproval:
         if shown and shown in self._allowed_text:
             return True
         request = self._request(shown, title)
-        if seal:
-            request = replace(request, digest=digest_of(request.digest, seal))
+        if binds:
+            request = replace(request, digest=digest_of(request.digest, binds))
         decision = await self._decide(request)
         if decision.verdict == "deny":
             raise ToolError("{why}", why=decision.reason)
         return decision.allowed
 
-    async def ask_owner(self, shown: str, title: str, seal: str) -> str:
+    async def ask_owner(self, shown: str, title: str, binds: str) -> str:
         """Ask an owner, only about the shown text; return the reason why it may not be done, empty when it may.
 
-        :param seal: digest of what the answer binds besides the shown text.
+        :param binds: digest of what the answer binds besides the shown text.
         """
         request = self._request(shown, title)
-        digest = digest_of(request.digest, seal)
+        digest = digest_of(request.digest, binds)
         decision = await self._decide(replace(request, digest=digest, grant="", for_owners=True))
         return "" if decision.allowed else decision.reason
 
@@ -365,7 +365,7 @@ class CallApproval:
 
 
 def context_of(
-    call_id: str, tool: Tool, caller: Caller, environment: dict[str, str], asking: CallApproval
+    call_id: str, tool: Tool, caller: Caller, environment: dict[str, str], approval: CallApproval
 ) -> ToolContext:
     """Return the context that ``tool`` gets when it runs for ``caller``."""
     context, runtime, inbound = caller.context, caller.runtime, caller.inbound
@@ -408,26 +408,28 @@ def context_of(
             "used_tokens": caller.used_tokens, "session_key": context.route.session_key,
             "zone": settings.user_timezone or "", "thinking": settings.thinking_default, "turn": caller.turn,
         },
-        environment=environment, wrap=wrap if context.sandbox else None, ask=_asked_first(call_id, tool, caller, asking),
+        environment=environment, wrap=wrap if context.sandbox else None, ask=_recorded_ask(call_id, tool, caller, approval),
         memory=context.agent.dir / "agent" if context.is_private else context.notes,
     )  # fmt: skip
 
 
-def _asked_first(call: str, tool: Tool, caller: Caller, asking: CallApproval) -> ApprovalCallback:
-    """``asking.ask``. A call whose effect must not be repeated is marked before it runs, for it may never ask; while a
-    person thinks the mark is taken back, so that a restart makes the call again and it finds its request.
+def _recorded_ask(call: str, tool: Tool, caller: Caller, approval: CallApproval) -> ApprovalCallback:
+    """Return ``approval.ask``, with the record of a call that must not be repeated kept true.
+
+    The call is recorded before it runs. The record is removed while a person is being asked, so that after a restart
+    the call runs again and finds its approval request.
     """
     if tool.effects != "once":
-        return asking.ask
+        return approval.ask
     answered = False
 
-    async def ask(shown: str, title: str = "", seal: str = "") -> bool:
+    async def ask(shown: str, title: str = "", binds: str = "") -> bool:
         nonlocal answered
         if not answered:
             caller.not_begun(call)
         cut_off = False
         try:
-            return await asking.ask(shown, title, seal)
+            return await approval.ask(shown, title, binds)
         except asyncio.CancelledError:
             cut_off = True
             raise

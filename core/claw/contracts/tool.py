@@ -167,10 +167,10 @@ class Tool:
 class ApprovalCallback(Protocol):
     """The call with which a running tool requests a person's approval; see :class:`ToolContext`."""
 
-    async def __call__(self, shown: str, title: str = "", seal: str = "") -> bool: ...
+    async def __call__(self, shown: str, title: str = "", binds: str = "") -> bool: ...
 
 
-async def _no_person(shown: str, title: str = "", seal: str = "") -> bool:
+async def _no_person(shown: str, title: str = "", binds: str = "") -> bool:
     return False
 
 
@@ -195,7 +195,7 @@ class ToolContext:
         or do not answer in time. The wait counts towards ``timeout_seconds``. Ask before the first effect:
         until the answer a call counts as not begun, so a call that a restart cut off is repeated and finds
         its approval request again. Pass a digest of other data that the approval covers (a file's bytes) as
-        ``seal``; it must then be the same.
+        ``binds``; it must then be the same.
     :param memory: the folder with the memory that this chat may see: the agent's own (``MEMORY.md``,
         ``memory/``) in a private chat of an owner, else one with the notes of this chat alone. None: no
         memory may be seen.

@@ -110,33 +110,33 @@ class GeminiParser:
         )
 
     def _process_part(self, part: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        seal, text = part.get("thoughtSignature") or "", part.get("text")
+        signature, text = part.get("thoughtSignature") or "", part.get("text")
         if called := part.get("functionCall"):
-            self._seal(seal)
+            self._add_signature(signature)
             self._blocks.append(self._call(called))
         elif isinstance(text, str):
             thought = bool(part.get("thought"))
-            if seal and not (thought and text):
-                self._seal(seal)
-                seal = ""
+            if signature and not (thought and text):
+                self._add_signature(signature)
+                signature = ""
             if text:
-                self._grow(text, seal, thought=thought)
+                self._grow(text, signature, thought=thought)
                 yield ThinkingDelta(text) if thought else TextDelta(text)
 
-    def _grow(self, text: str, seal: str, *, thought: bool) -> None:
+    def _grow(self, text: str, signature: str, *, thought: bool) -> None:
         last = self._blocks[-1] if self._blocks else None
         if not isinstance(last, _GeminiText) or last.thought is not thought or last.signature:
             last = _GeminiText(thought=thought)
             self._blocks.append(last)
         last.pieces.append(text)
         self.received += len(text)
-        last.signature = seal
+        last.signature = signature
 
-    def _seal(self, seal: str) -> None:
+    def _add_signature(self, signature: str) -> None:
         """Keep the signature for the next part."""
-        if seal:
+        if signature:
             self.received += 1
-            self._blocks.append(Thinking(signature=seal, maker=self._maker))
+            self._blocks.append(Thinking(signature=signature, maker=self._maker))
 
     def _call(self, called: Mapping[str, Any]) -> ToolCall:
         """Return a call, with a generated id when the service gave none."""

@@ -16,7 +16,7 @@ from claw_provider_sdk import CallIds, JsonRows, gemini_schema, object_schema
 
 from claw_google import thinking
 
-UNSEALED = "skip_thought_signature_validator"
+UNSIGNED = "skip_thought_signature_validator"
 _OPENING = "(The conversation so far was longer; what follows is how it stands.)"
 
 Part = dict[str, Any]
@@ -76,11 +76,11 @@ class GeminiTurns:
     order.
 
     :param maker: name of this provider; signatures are returned only to the ``model`` that made them.
-    :param sealed: the model refuses calls without one.
+    :param needs_signature: the model refuses calls without one.
     """
 
-    def __init__(self, maker: str, model: str, sealed: bool) -> None:
-        self._maker, self._model, self._sealed = maker, f"{maker}/{model}", sealed
+    def __init__(self, maker: str, model: str, needs_signature: bool) -> None:
+        self._maker, self._model, self._needs_signature = maker, f"{maker}/{model}", needs_signature
         self._ids = CallIds(64)
         self._names: dict[str, str] = {}
         self._older = JsonRows()
@@ -121,7 +121,7 @@ class GeminiTurns:
         it.
         """
         parts: list[Part] = []
-        seal = ""
+        signature = ""
         own_model = message.model in ("", self._model)
         for block in message.content:
             if isinstance(block, Thinking):
@@ -130,18 +130,18 @@ class GeminiTurns:
                 if block.text:
                     parts.append({"text": block.text, "thought": True, "thoughtSignature": block.signature})
                     continue
-                parts += _signature_part(seal)
-                seal = block.signature
+                parts += _signature_part(signature)
+                signature = block.signature
                 continue
             if isinstance(block, Text) and not block.text.strip():
                 continue
             part = {"text": block.text} if isinstance(block, Text) else self._called(block)
-            parts.append(part | ({"thoughtSignature": seal} if seal else {}))
-            seal = ""
-        parts += _signature_part(seal)
+            parts.append(part | ({"thoughtSignature": signature} if signature else {}))
+            signature = ""
+        parts += _signature_part(signature)
         first = next((part for part in parts if "functionCall" in part), None)
-        if self._sealed and first:
-            first.setdefault("thoughtSignature", UNSEALED)
+        if self._needs_signature and first:
+            first.setdefault("thoughtSignature", UNSIGNED)
         return parts
 
     def _called(self, call: ToolCall) -> Part:
@@ -161,9 +161,9 @@ def _opening() -> Part:
     return {"role": "user", "parts": [{"text": _OPENING}]}
 
 
-def _signature_part(seal: str) -> list[Part]:
+def _signature_part(signature: str) -> list[Part]:
     """Return a part for a signature that came after all other parts."""
-    return [{"text": "", "thoughtSignature": seal}] if seal else []
+    return [{"text": "", "thoughtSignature": signature}] if signature else []
 
 
 def _content_parts(content: Iterable[Text | Image]) -> list[Part]:

@@ -73,9 +73,9 @@ def _calls(request: Request, asked: str, done: tuple[CompletedCall, ...]) -> tup
     made = [(one.tool, one.arguments) for one in done]
     left = [call for call in wanted if call not in made] if choice in ("auto", "required") or not done else []
     looks = tuple(takewhile(lambda call: call[0] not in _WITH_EFFECTS, left))
-    seal = sha256(repr((len(request.messages), asked, left)).encode()).hexdigest()[:12]
+    digest = sha256(repr((len(request.messages), asked, left)).encode()).hexdigest()[:12]
     return tuple(
-        ToolCall(f"offline_{seal}_{number}", name, arguments)
+        ToolCall(f"offline_{digest}_{number}", name, arguments)
         for number, (name, arguments) in enumerate(looks or left[:1])
     )
 

@@ -127,7 +127,7 @@ def _through_shell(line: str, context: ToolContext) -> ShellCommand:
     return ShellCommand((shell, "-c", line), shell, shell=True)
 
 
-def seal(command: ShellCommand, folder: Path, environment: Mapping[str, str]) -> str:
+def command_digest(command: ShellCommand, folder: Path, environment: Mapping[str, str]) -> str:
     """Return a digest of all that decides what a start does: words, environment, resolved folder, program and
     named files.
 

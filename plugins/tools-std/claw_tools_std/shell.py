@@ -270,14 +270,14 @@ async def _authorize(
     folder = await asyncio.to_thread(context.files.folder, workdir)
     if missed is None and settings.ask != "always":
         return command, folder
-    before = await asyncio.to_thread(programs.seal, command, folder, context.environment)
+    before = await asyncio.to_thread(programs.command_digest, command, folder, context.environment)
     where = f"{'shell' if command.shell else command.program} · {folder}"
     if not await context.ask(line, where, before):
         raise missed or ToolError(
             "a person must allow every command, and no person can be asked here", where="tools.exec.ask"
         )
     folder = await asyncio.to_thread(context.files.folder, workdir)
-    if before != await asyncio.to_thread(programs.seal, command, folder, context.environment):
+    if before != await asyncio.to_thread(programs.command_digest, command, folder, context.environment):
         raise ToolError(
             "the program, a file it names, the folder or the environment is another one than was allowed: nothing ran"
         )

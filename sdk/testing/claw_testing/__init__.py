@@ -306,16 +306,19 @@ class Harness:
             )
         return self._app
 
-    async def send(self, said: str | Inbound, **wish: Any) -> Outbound | None:
-        """Run a turn with a text of the person at the terminal, or with any inbound message."""
+    async def send(self, message: str | Inbound, **options: Any) -> Outbound | None:
+        """Run a turn with a text typed at the terminal, or with any inbound message.
+
+        :param options: fields of ``claw.runtime.TurnOptions``.
+        """
         from claw.runtime import TurnOptions, terminal_message
 
-        inbound = terminal_message(said) if isinstance(said, str) else said
+        inbound = terminal_message(message) if isinstance(message, str) else message
 
         async def record(event: Event) -> None:
             self.events.append(event)
 
-        answer: Outbound | None = await self.app.handle(inbound, record, TurnOptions(**wish))
+        answer: Outbound | None = await self.app.handle(inbound, record, TurnOptions(**options))
         return answer
 
     @asynccontextmanager

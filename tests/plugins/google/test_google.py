@@ -29,7 +29,7 @@ HELLO = User((Text("hello"),))
 CALL = ToolCall("call_1", "ls", {"path": "."})
 LISTED = ToolResultMessage("call_1", "ls", (Text("a.py"),))
 NEW, OLD = "gemini-3.8-flash", "gemini-2.5-flash"
-SEAL = "c2VhbGVk"
+SIGNATURE = "c2VhbGVk"
 
 
 async def sent(*messages: Any, **fields: Any) -> dict[str, Any]:
@@ -253,37 +253,37 @@ async def test_a_signature_behind_the_words_comes_back_behind_them():
     message = await answer_of(
         ([{"text": "hm", "thought": True}], ""),
         ([{"text": "Fine"}], ""),
-        ([{"text": ".", "thoughtSignature": SEAL}], ""),
-        ([{"text": "", "thoughtSignature": SEAL}], "STOP"),
+        ([{"text": ".", "thoughtSignature": SIGNATURE}], ""),
+        ([{"text": "", "thoughtSignature": SIGNATURE}], "STOP"),
     )
     body = await sent(HELLO, message, HELLO)
 
     assert message.text == "Fine."
     assert body["contents"][1]["parts"] == [
         {"text": "Fine"},
-        {"text": ".", "thoughtSignature": SEAL},
-        {"text": "", "thoughtSignature": SEAL},
+        {"text": ".", "thoughtSignature": SIGNATURE},
+        {"text": "", "thoughtSignature": SIGNATURE},
     ]
 
 
-async def test_a_thought_that_is_sealed_itself_comes_back_whole():
+async def test_a_thought_with_its_own_signature_comes_back_whole():
     message = await answer_of(
-        ([{"text": "hm", "thought": True, "thoughtSignature": SEAL}], ""), ([{"text": "Yes."}], "STOP")
+        ([{"text": "hm", "thought": True, "thoughtSignature": SIGNATURE}], ""), ([{"text": "Yes."}], "STOP")
     )
     body = await sent(HELLO, message, HELLO)
 
-    assert body["contents"][1]["parts"][0] == {"text": "hm", "thought": True, "thoughtSignature": SEAL}
+    assert body["contents"][1]["parts"][0] == {"text": "hm", "thought": True, "thoughtSignature": SIGNATURE}
 
 
 @pytest.mark.parametrize(
     ("maker", "model"), [("anthropic", "anthropic/claude"), ("google", "google/another"), ("", "")]
 )
 async def test_signatures_go_to_nobody_but_the_model_that_made_them(maker, model):
-    sealed = Thinking(signature=SEAL, maker=maker)
+    signed = Thinking(signature=SIGNATURE, maker=maker)
 
-    body = await sent(HELLO, Assistant((sealed, CALL), model=model), LISTED, tools=(LS,))
+    body = await sent(HELLO, Assistant((signed, CALL), model=model), LISTED, tools=(LS,))
 
-    assert SEAL not in json.dumps(body)
+    assert SIGNATURE not in json.dumps(body)
 
 
 async def test_a_call_of_another_maker_goes_to_a_strict_model_with_a_placeholder():

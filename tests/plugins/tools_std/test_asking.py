@@ -23,7 +23,7 @@ class Person:
         self.answer, self.meanwhile = answer, meanwhile
         self.asked: list[tuple[str, str]] = []
 
-    async def __call__(self, shown: str, title: str = "", seal: str = "") -> bool:
+    async def __call__(self, shown: str, title: str = "", binds: str = "") -> bool:
         self.asked.append((shown, title))
         self.meanwhile()
         if isinstance(self.answer, Exception):

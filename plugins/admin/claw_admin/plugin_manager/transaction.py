@@ -251,25 +251,27 @@ def require_outside_environment(names: Sequence[str], fixed: dict[str, str]) -> 
 
 
 def plan_install(
-    layers: LayerStore, pip: Pip, wishes: Sequence[PluginRequirement], *, from_source: bool = False
+    layers: LayerStore, pip: Pip, requirements: Sequence[PluginRequirement], *, from_source: bool = False
 ) -> InstallPlan:
-    """Plan the installation of ``wishes`` into the present set; installed versions stay where possible."""
+    """Plan the installation of ``requirements`` into the present set; installed versions stay where possible."""
     fixed = pins_of_environment(layers.root)
-    require_outside_environment([wish.name for wish in wishes if wish.name], fixed)
+    require_outside_environment([one.name for one in requirements if one.name], fixed)
     old = layers.pins
-    fresh = {wish.distribution for wish in wishes}
+    fresh = {one.distribution for one in requirements}
     kept = [pin for pin in old if pin.asked and pin.name not in fresh]
     roots = [_keep(pin) if layers.fits_this_python else _requested(pin) for pin in kept]
     resolved = layers.resolve(
         pip,
-        [*roots, *wishes],
+        [*roots, *requirements],
         beside=layers.folder if layers.fits_this_python else None,
         from_source=from_source,
     )
     asked = {pin.name: pin.asked for pin in kept}
-    for wish in wishes:
+    for requirement in requirements:
         asked |= {
-            pin.name: " ".join(wish.pip_arguments) for pin in (*old, *resolved) if wish.is_satisfied_by(pin)
+            pin.name: " ".join(requirement.pip_arguments)
+            for pin in (*old, *resolved)
+            if requirement.is_satisfied_by(pin)
         }
     return plan_change(old if layers.fits_this_python else (), resolved, asked)
 

@@ -86,8 +86,8 @@ def _check_calls(contents: list[dict[str, Any]], *, strict: bool) -> None:
             f"Please ensure that {counts} of the function call turn. {answers} {open_calls}",
         )
         calls = [part for part in parts if "functionCall" in part]
-        unsealed = strict and calls and not calls[0].get("thoughtSignature")
-        require(not unsealed, "Function call is missing a thought_signature in functionCall parts.")
+        unsigned = strict and calls and not calls[0].get("thoughtSignature")
+        require(not unsigned, "Function call is missing a thought_signature in functionCall parts.")
         open_calls = [_key(part["functionCall"]) for part in calls]
     require(not open_calls, "Please ensure that function call turns are followed by their responses")
 
@@ -96,9 +96,9 @@ def _key(part: Mapping[str, Any]) -> tuple[str, str]:
     return part["name"], part.get("id", "")
 
 
-def _check_signature(seal: str | None) -> None:
+def _check_signature(signature: str | None) -> None:
     try:
-        base64.b64decode((seal or "").replace("-", "+").replace("_", "/"), validate=True)
+        base64.b64decode((signature or "").replace("-", "+").replace("_", "/"), validate=True)
     except binascii.Error:
         raise RequestRefused(
             "Invalid value at 'thought_signature' (TYPE_BYTES), Base64 decoding failed"
@@ -130,12 +130,12 @@ def _parts(reply: Any, number: int) -> list[dict[str, Any]]:
         parts.append({"text": reply.thinking, "thought": True})
     if reply.text:
         parts.append({"text": reply.text})
-    seal = {"thoughtSignature": base64.b64encode(f"sealed-{number}".encode()).decode()}
+    signature = {"thoughtSignature": base64.b64encode(f"sealed-{number}".encode()).decode()}
     for at, (name, given) in enumerate(reply.calls):
         called = {"functionCall": {"name": name, "args": json.loads(json.dumps(given))}}
-        parts.append(called if at else called | seal)
+        parts.append(called if at else called | signature)
     if reply.thinking and not reply.calls:
-        parts.append({"text": ""} | seal)
+        parts.append({"text": ""} | signature)
     return parts
 
 
