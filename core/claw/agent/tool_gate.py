@@ -408,7 +408,8 @@ def context_of(
             "used_tokens": caller.used_tokens, "session_key": context.route.session_key,
             "zone": settings.user_timezone or "", "thinking": settings.thinking_default, "turn": caller.turn,
         },
-        environment=environment, wrap=wrap if context.sandbox else None, ask=_recorded_ask(call_id, tool, caller, approval),
+        environment=environment, wrap=wrap if context.sandbox else None,
+        ask=_recorded_ask(call_id, tool, caller, approval),
         memory=context.agent.dir / "agent" if context.is_private else context.notes,
     )  # fmt: skip
 
