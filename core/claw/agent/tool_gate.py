@@ -401,8 +401,7 @@ def context_of(
         fetch=runtime.fetch,
         state_dir=config.home / "plugins" / tool.plugin,
         progress=progress,
-        send=send,
-        talk=talk,
+        send=send, talk=talk,
         status={
             "model": str(context.models[0]), "context_tokens": context.window_tokens,
             "used_tokens": caller.used_tokens, "session_key": context.route.session_key,
