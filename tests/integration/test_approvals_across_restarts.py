@@ -88,6 +88,41 @@ async def test_a_decided_request_loses_its_buttons_and_says_its_outcome(tmp_path
     assert "press a button" not in text
 
 
+@pytest.mark.parametrize("verdict", ["once", "deny"])
+async def test_a_request_that_was_decided_by_a_typed_command_loses_its_buttons_too(tmp_path, verdict):
+    channel, model = FakeChannel(), FakeProvider(calls("exec", command=COMMAND), says("so be it"))
+    async with served(model, channel, tmp_path) as harness:
+        channel.says("make it", "boss")
+        await channel.until_shown()
+        [waiting] = harness.app.registry.approver.value.pending()
+        [card] = [id for id, text in channel._messages.items() if COMMAND in text]
+        channel.says(f"/approve {waiting.id} {verdict}", "boss")
+        await notify(channel, "so be it")
+        async with asyncio.timeout(20):
+            while not (edits := [act for act in channel.acts if act[0] == "edit"]):
+                await asyncio.sleep(0.01)
+
+    [(_, (_, edited, text))] = edits
+    assert edited == card
+    assert COMMAND in text and f"already answered: {verdict}" in text
+
+
+async def test_a_typed_decision_counts_where_no_message_can_be_edited(tmp_path):
+    class Fixed(FakeChannel):
+        async def edit(self, *_: object) -> None:
+            raise OSError("the message is too old")
+
+    channel, model = Fixed(), FakeProvider(calls("exec", command=COMMAND), says("so be it"))
+    async with served(model, channel, tmp_path) as harness:
+        channel.says("make it", "boss")
+        await channel.until_shown()
+        [waiting] = harness.app.registry.approver.value.pending()
+        channel.says(f"/approve {waiting.id} deny", "boss")
+        await notify(channel, "so be it")
+        assert any("not allowed" in text for text in channel.shown)
+        assert any("buttons of a decided request" in line for line in harness.log_lines)
+
+
 async def test_an_open_request_and_one_of_another_chat_have_no_outcome_to_show(tmp_path):
     channel, model = FakeChannel(), FakeProvider(calls("exec", command=COMMAND), says("so be it"))
     async with served(model, channel, tmp_path) as harness:
@@ -177,9 +212,9 @@ def answers(request):
 
 
 @pytest.mark.xdist_group("telegram")
-@pytest.mark.parametrize("verdict", ["once", "deny"])
+@pytest.mark.parametrize(("verdict", "typed"), [("once", False), ("deny", False), ("once", True)])
 async def test_a_question_of_a_killed_gateway_is_decided_in_the_next_one_and_runs_no_more_than_once(
-    tmp_path, verdict
+    tmp_path, verdict, typed
 ):
     boss = 333444555
     (tmp_path / "claw").mkdir()
@@ -206,7 +241,11 @@ async def test_a_question_of_a_killed_gateway_is_decided_in_the_next_one_and_run
         async with gateway(tmp_path):
             keys = [key for row in question["reply_markup"]["inline_keyboard"] for key in row]
             data = next(key["callback_data"] for key in keys if key["callback_data"].endswith(verdict))
-            service.update(callback_query={"id": "q1", "data": data, "message": question, **person})
+            if typed:
+                _, id, _ = data.split(":")
+                service.says(f"/approve {id} {verdict}", chat=boss, **person)
+            else:
+                service.update(callback_query={"id": "q1", "data": data, "message": question, **person})
             whole = (
                 "did not allow it" if verdict == "deny" else "it said"
             )  # it grows by edits, and may be half there

@@ -73,6 +73,7 @@ class Approvals:
         is_over: Callable[[str], bool] = lambda turn: False,
     ) -> None:
         self.show_request: Present | None = None
+        self.show_outcome: Callable[[PendingApproval, str], Awaitable[None]] | None = None
         self.timeout_seconds = timeout_seconds
         self._database, self._clock = database, clock
         self._people = tuple(approvers) or tuple(owners)
@@ -190,6 +191,11 @@ class Approvals:
         ):
             return ""
         return as_text(question, 0, self._too_late(question))
+
+    async def close_message(self, question: PendingApproval) -> None:
+        """Replace the message of a decided request by its outcome, without buttons, in the chat where it was shown."""
+        if self.show_outcome:
+            await self.show_outcome(question, as_text(question, 0, self._too_late(question)))
 
     def ask_at_terminal(self, write: Callable[[str], None]) -> None:
         """Show requests to the person at this terminal from now on, if one is there.

@@ -31,13 +31,16 @@ def _approvals_of(conversation: Conversation) -> Approvals | None:
     return approver.value if approver and isinstance(approver.value, Approvals) else None
 
 
-def _decide(conversation: Conversation, id: str, verdict: str) -> str:
-    """Answer an open request as the person of this message."""
+async def _decide(conversation: Conversation, id: str, verdict: str) -> str:
+    """Answer an open request as the person of this message; the message that shows it loses its buttons."""
     approvals, inbound = _approvals_of(conversation), conversation.inbound
     if approvals is None:
         return _nothing()
     channel, sender = inbound.address.channel, inbound.sender
-    return approvals.decide(id, verdict, channel=channel, sender=sender, owner=conversation.is_owner).text
+    answer = approvals.decide(id, verdict, channel=channel, sender=sender, owner=conversation.is_owner)
+    if answer.accepted and answer.question:
+        await approvals.close_message(answer.question)
+    return answer.text
 
 
 def _open_requests(conversation: Conversation) -> Sequence[tuple[str, str]]:

@@ -317,6 +317,13 @@ class Journal:
         rows = self._database.read("SELECT turn FROM owed WHERE key = ?", key)
         return str(rows[0][0]) if rows else key
 
+    def message_ids_of(self, key: str) -> tuple[str, ...]:
+        """Return the ids of the messages that a reply became; empty if it was not delivered."""
+        rows = self._database.read(
+            "SELECT message_ids FROM owed WHERE key = ? AND message_ids IS NOT NULL", key
+        )
+        return tuple(msgspec.json.decode(rows[0][0])) if rows else ()
+
     def replies_of(self, turn: str) -> tuple[Outbound, ...]:
         """Return the replies of a turn so far, delivered or not."""
         if turn in self._no_output:

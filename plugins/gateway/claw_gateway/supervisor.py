@@ -21,7 +21,6 @@ from claw import (
     ConfigError,
     Inbound,
     Outbound,
-    PendingApproval,
     Receipt,
     TurnEnded,
     UsageError,
@@ -42,12 +41,12 @@ from claw.runtime import (
     channel_key,
     check_tool_choice,
     describe_exception,
-    in_loop,
     is_own_exit,
     retry_until_written,
     run_turn,
 )
 
+from claw_gateway.approval_messages import ApprovalMessages
 from claw_gateway.channel_states import (
     accounts_not_served,
     channels_without_listener,
@@ -115,6 +114,7 @@ class ChannelServer:
         self._arrived: dict[Address, deque[AcceptedEvent | UnfinishedTurn]] = {}
         self._intake: set[asyncio.Task[None]] = set()
         self._approvers: list[ChatApprover] = []
+        self._approval_messages = ApprovalMessages(lambda: self.app, self._delivery, self._journal)
         self._listening: dict[str, asyncio.Task[str]] = {}
         app.outlet, app.keep_channels = self._say, kept_channels
         self._connect_approver(app)
@@ -436,14 +436,5 @@ class ChannelServer:
     def _connect_approver(self, app: App) -> None:
         """Send the requests of an app's approver to the chats; turns of the app before it may still run."""
         if (one := app.runtime.registry.approver) and isinstance(one.value, ChatApprover):
-            one.value.show_request = in_loop(asyncio.get_running_loop(), self._show_request, one.value)
+            self._approval_messages.connect(one.value)
             self._approvers = [*self._approvers[-1:], one.value]
-
-    async def _show_request(self, approver: ChatApprover, question: PendingApproval) -> bool:
-        """Send an approval request to the chat that its turn came from, with buttons where supported."""
-        whole = approver.as_message(question)
-        if (channel := self._channel_of(whole.address)) is None:
-            return False
-        for one in split_reply(whole, channel):
-            await self._delivery.send_and_wait(question.request.turn, one)
-        return True
