@@ -1,6 +1,7 @@
 """The state of an installed plugin under a configuration."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,25 @@ def test_a_key_whose_plugin_is_disabled_is_an_error_that_names_the_command():
     assert error.key == "tools.loopDetection"
     assert "plugin acme is disabled" in str(error)
     assert "claw config set plugins.entries.acme.enabled true" in error.fix
+
+
+RADIO = plugin("radio", kinds=["channel"], channels=["radio"], configKeys=["waves"])
+MAST = plugin("mast", kinds=["reviewer"], configKeys=["waves"])
+
+
+@pytest.mark.parametrize(("owner", "count"), [(RADIO, 0), (MAST, 1)])
+def test_the_keys_of_a_quarantined_channel_stop_nothing_else_and_those_of_a_guard_do(owner, count):
+    states = [replace(one, state="quarantined", why="it failed", fix="Known keys here: a, b.") for one in decide_states(
+        [owner], outline_config({}), ()
+    )]  # fmt: skip
+    config = validate_source(
+        ConfigSource(text="", tree={"waves": {"length": 3}}), Path("/home"), {}, lambda read: {"waves": None}
+    )
+
+    errors = config_key_errors(config, states)
+
+    assert len(errors) == count
+    assert all(one.fix == "Known keys here: a, b." for one in errors)
 
 
 def test_one_usable_owner_of_a_key_is_enough():
