@@ -23,10 +23,19 @@ FUNCTIONS = (
 )
 
 AGENT = "tester"
+CONFIG = {"tools", "agent", "groups", "sandbox", "agentSandbox", "subagents"}
+CONTEXT = {
+    "channel", "provider", "model", "group", "sender", "senderIsOwner", "sandboxed", "subagentDepth",
+}  # fmt: skip
+TOOL = {"name", "plugin", "optional"}
+ROW = {"id", "rule", "tools", "config", "context", "expected", "unknown", "note", "expectedOwners", *UNUSED}
+"""The fields that are honoured; a row with another one fails."""
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
     given, context = case["config"], case["context"]
+    fields = ((case, ROW), (given, CONFIG), (context, CONTEXT), *((tool, TOOL) for tool in case["tools"]))
+    assert not {key for part, known in fields for key in part.keys() - known}, "fields that nothing reads"
     config = loaded(given, context, tmp_path)
     facts = [
         ToolFact(tool["name"], tool["plugin"], tool["plugin"] or "", tool["optional"])
