@@ -304,7 +304,7 @@ BUDGETS = {
     "claw.cli": 1034,
     "claw.config": 1913,
     "claw.contracts": 1614,
-    "claw.host": 2644,
+    "claw.host": 2649,
     "claw.policy": 1008,
     "claw.security": 1590,
     "claw.storage": 1370,

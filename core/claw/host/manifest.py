@@ -224,6 +224,11 @@ class InstalledPlugin:
     fault: PluginError | None = None
 
     @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels that its manifest names."""
+        return self.manifest.channels if self.manifest else ()
+
+    @property
     def checks_config(self) -> bool:
         """True if its diagnostics check the config file at every start."""
         return bool(self.manifest and self.manifest.config_checks)

@@ -341,8 +341,8 @@ def require_plugins(plugin_states: Sequence[PluginState]) -> None:
 def config_key_errors(config: "Config", plugin_states: Sequence[PluginState]) -> list[ConfigError]:
     """Return an error for each key of the file that has no effect because no plugin that owns it is in use.
 
-    A key whose value asks for nothing (empty, ``false``, ``off``, ``enabled: false``) needs no owner. The keys of a
-    quarantined channel concern that channel alone, which is reported by itself: everything else starts without it.
+    A key whose value asks for nothing (empty, ``false``, ``off``, ``enabled: false``) needs no owner, nor
+    do the keys of a quarantined channel: they concern that channel alone, which is reported by itself.
 
     :param plugin_states: a plugin names its keys in its manifest (``configKeys``); of several owners one is enough.
     :returns: errors in the order of the file; the fix names the package to install, or the command that enables it.
@@ -357,16 +357,13 @@ def config_key_errors(config: "Config", plugin_states: Sequence[PluginState]) ->
     for key in dict.fromkeys((*owners, *ours)):
         owner = ours.get(key, "")
         there = owners.get(key) or ([by_id[owner]] if owner in by_id else [])
-        if any(one.state in (LOADED, IDLE) or (one.state == QUARANTINED and _channels(one)) for one in there):
+        channels = [one for one in there if one.found.channels and one.state == QUARANTINED]
+        if channels or any(one.state in (LOADED, IDLE) for one in there):
             continue
         for path, value in values_at(config.layout.tree, key):
             if _asks_for_something(value):
                 errors.append(_ownerless(config, path, there, package_of(owner)))
     return sorted(errors, key=lambda error: error.line or 0)
-
-
-def _channels(state: PluginState) -> tuple[str, ...]:
-    return state.found.manifest.channels if state.found.manifest else ()
 
 
 def _ownerless(config: "Config", path: KeyPath, owners: Sequence[PluginState], package: str) -> ConfigError:
@@ -379,14 +376,9 @@ def _ownerless(config: "Config", path: KeyPath, owners: Sequence[PluginState], p
         )
     owner = owners[0]
     fix = "{command}, or remove the key" if owner.state in (DISABLED, BLOCKED) else "{command}"
-    return config.error_factory.error(
-        path,
-        "it has no effect: plugin {id} is {state}",
-        fix if owner.fix else "Remove the key",
-        id=owner.id,
-        state=owner.state,
-        command=owner.fix,
-    )
+    problem, fix = "it has no effect: plugin {id} is {state}", fix if owner.fix else "Remove the key"
+    values = {"id": owner.id, "state": owner.state, "command": owner.fix}
+    return config.error_factory.error(path, problem, fix, **values)
 
 
 def owned_models(plugin_states: Sequence[PluginState], seconds: float = IMPORT_SECONDS) -> "OwnedModels":
