@@ -15,16 +15,21 @@ lines break in both directions and the services refuse what their documentation 
     Seeded faults of lines and responses; the rate limits of the platforms.
 ``model_service``
     A Chat Completions service that streams answers in parts and calls tools.
+``tool_plugin``
+    The plugin with the tools, which append to a file.
 ``telegram_service``, ``telegram_methods``, ``telegram_types``
     The Bot API; its requests and updates are judged by python-telegram-bot, and by aiogram where it is installed.
-``discord_gateway``, ``discord_rest``, ``discord_objects``
-    The Discord gateway and REST API v10; a discord.py client reads along as a second observer.
+``discord_gateway``, ``discord_rest``, ``discord_objects``, ``discord_service``, ``discord_observer``
+    The Discord gateway and REST API v10; a discord.py client reads along as a second bot.
 ``http_callers``, ``relay``
     Programs that use the ``openai`` SDK, through a relay that cuts connections.
 ``gateway_process``
     One ``claw gateway run`` process: start, kill, stop.
-``people``, ``scenes``, ``storm``
-    Who writes when; single faults at exact moments; the whole run.
+``world``, ``settling``
+    A home with its services; waiting until all is answered.
+``scenes``, ``large_scenes``, ``storm``
+    Single faults at exact moments; floods and shortages; a run of kills and losses.
 
-Run it with ``tests`` on the path: ``python -m rigs.platform_rig --kills 100 --seed 1 --channels telegram,http,discord``.
+Run it with ``tests`` on the path: ``python -m rigs.platform_rig --kills 100 --seed 1 --channels telegram,http,discord``,
+or ``--scenes WORD`` for scenes.
 """

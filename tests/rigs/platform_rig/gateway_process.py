@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 from collections.abc import Mapping
@@ -21,13 +22,20 @@ class GatewayProcess:
         self._process, self.pid, self.killed = process, process.pid, False
 
     @classmethod
-    async def start(cls, folder: Path, environ: Mapping[str, str], said: Path) -> "GatewayProcess":
-        """Start a gateway in a folder; its output is appended to ``said``."""
+    async def start(
+        cls, folder: Path, environ: Mapping[str, str], said: Path, descriptors: int = 0
+    ) -> "GatewayProcess":
+        """Start a gateway in a folder; its output is appended to ``said``.
+
+        :param descriptors: hard and soft limit of open files; 0 = as they are.
+        """
         python = environ.get("RIG_PYTHON") or sys.executable
+        limit = (descriptors, descriptors)
+        preexec = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit)) if descriptors else None
         with said.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 python, "-m", "claw", "gateway", "run", "--no-safe", cwd=folder, env=dict(environ),
-                stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
+                stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=preexec,
             )  # fmt: skip
         return cls(process)
 

@@ -25,13 +25,22 @@ Play = Callable[[World], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Scene:
-    """One scene: its channels, and what happens up to the start of the last life."""
+    """One scene.
+
+    :ivar play: what happens up to the start of the last life.
+    :ivar patience: for the last life.
+    :ivar descriptors: limit of open files of the gateway; 0 = that of this machine.
+    :ivar import_seconds: time that the import of the rig's plugin takes.
+    """
 
     channels: tuple[str, ...]
     play: Play
+    patience: Patience = _PATIENCE
+    descriptors: int = 0
+    import_seconds: float = 0.0
 
 
-async def _listening(world: World) -> GatewayProcess:
+async def listening(world: World) -> GatewayProcess:
     """Start a gateway and wait until every channel works."""
     life = await world.start()
     polls = world.telegram.polls if world.telegram else 0
@@ -58,7 +67,7 @@ async def _get(world: World, path: str, token: str = API_TOKEN) -> int:
 
 def _killed_at_first_words(channel: str, *, responded: bool) -> Play:
     async def play(world: World) -> None:
-        life = await _listening(world)
+        life = await listening(world)
 
         def shown(text: str, has_responded: bool) -> None:
             found = pieces(text)
@@ -81,7 +90,7 @@ def _killed_at_first_words(channel: str, *, responded: bool) -> Play:
 
 def _killed_in_tool(kind: str) -> Play:
     async def play(world: World) -> None:
-        life = await _listening(world)
+        life = await listening(world)
         await world.say("telegram", _CHAT["telegram"], kind)
         assert await until(world.effect_lines, _LISTENS_SECONDS, 0.005), "the tool was not called"
         life.kill()
@@ -105,7 +114,7 @@ def _ended_twice_in_an_import(*, kill: bool) -> Play:
 def _faults_of(method: str, fault: Fault, times: int) -> Play:
     async def play(world: World) -> None:
         assert world.telegram is not None
-        await _listening(world)
+        await listening(world)
         world.telegram.faults.order(method, *[fault] * times)
         if method == "getUpdates":  # the poll that is held now has to end before the fault is met
             await world.say("telegram", _CHAT["telegram"])
@@ -117,25 +126,25 @@ def _faults_of(method: str, fault: Fault, times: int) -> Play:
 
 
 async def _response_of_a_call_is_cut(world: World) -> None:
-    await _listening(world)
+    await listening(world)
     world.relay_faults.order("connection", Fault.CUT_AFTER)
     await world.say("http", _CHAT["http"], "once")
 
 
 async def _many_calls_of_one_user(world: World) -> None:
-    await _listening(world)
+    await listening(world)
     for _ in range(_MANY_CALLS):
         await world.say("http", _CHAT["http"])
 
 
 async def _model_refuses(world: World) -> None:
-    await _listening(world)
+    await listening(world)
     world.model.refusals = 1
     await world.say("http", _CHAT["http"])
 
 
 async def _many_connections(world: World) -> None:
-    await _listening(world)
+    await listening(world)
     headers = f"Host: localhost\r\nAuthorization: Bearer {API_TOKEN}\r\nConnection: close"
     request = f"GET /v1/models HTTP/1.1\r\n{headers}\r\n\r\n"
 
@@ -156,7 +165,7 @@ async def _many_connections(world: World) -> None:
 
 
 async def _wrong_tokens(world: World) -> None:
-    await _listening(world)
+    await listening(world)
     for at in range(_WRONG_TOKENS + 1):
         await _get(world, "/v1/models", f"wrong-token-{at:04d}")
     if await _get(world, "/v1/models") != 200:
@@ -178,8 +187,12 @@ SCENES: dict[str, Scene] = {
     ),
     "killed in a tool that may run once": Scene(("telegram",), _killed_in_tool("once")),
     "killed in an undeclared tool": Scene(("telegram",), _killed_in_tool("undeclared")),
-    "killed twice in an import": Scene(("telegram",), _ended_twice_in_an_import(kill=True)),
-    "stopped twice in an import": Scene(("telegram",), _ended_twice_in_an_import(kill=False)),
+    "killed twice in an import": Scene(
+        ("telegram",), _ended_twice_in_an_import(kill=True), import_seconds=1.5
+    ),
+    "stopped twice in an import": Scene(
+        ("telegram",), _ended_twice_in_an_import(kill=False), import_seconds=1.5
+    ),
     "one 401 for a poll": Scene(("telegram",), _faults_of("getUpdates", Fault.E401, 1)),
     "one 404 page for a poll": Scene(("telegram",), _faults_of("getUpdates", Fault.E404_PAGE, 1)),
     "sixteen 429 for one answer": Scene(("telegram",), _faults_of("sendMessage", Fault.E429, _REFUSALS)),
@@ -194,13 +207,11 @@ SCENES: dict[str, Scene] = {
 """All scenes by name."""
 
 
-async def play(name: str, folder: Path, python: str = "") -> tuple[Verdict, History]:
+async def play(scene: Scene, folder: Path, python: str = "") -> tuple[Verdict, History]:
     """Play a scene in a new folder; let one more life settle it if the last one is dead."""
-    scene = SCENES[name]
-    imports = 1.5 if "import" in name else 0.0
     setting = Setting(
-        channels=scene.channels, faults=False, tool_seconds=1.0, import_seconds=imports, python=python,
-        patience_seconds=_PATIENCE.most_seconds,
+        channels=scene.channels, faults=False, tool_seconds=1.0, import_seconds=scene.import_seconds, python=python,
+        patience_seconds=scene.patience.most_seconds, descriptors=scene.descriptors,
     )  # fmt: skip
     async with World(folder, setting) as world:
         await scene.play(world)
@@ -209,7 +220,7 @@ async def play(name: str, folder: Path, python: str = "") -> tuple[Verdict, Hist
         life = world.gateway
         if life is None or life.code is not None:
             life = await world.start()
-        await until_settled(world, life, _PATIENCE)
+        await until_settled(world, life, scene.patience)
         await stop(world, life)
         history = world.history()
     return judge(history), history

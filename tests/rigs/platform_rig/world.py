@@ -36,6 +36,7 @@ class Setting:
     """What is tried.
 
     :ivar faults: lines break and services refuse now and then.
+    :ivar descriptors: limit of open files of the gateway; 0 = that of this machine.
     :ivar python: interpreter of the gateway; empty = this one.
     """
 
@@ -45,6 +46,7 @@ class Setting:
     faults: bool = True
     tool_seconds: float = 0.2
     import_seconds: float = 0.0
+    descriptors: int = 0
     python: str = ""
     patience_seconds: float = 300.0
 
@@ -191,7 +193,9 @@ class World:
     async def start(self) -> GatewayProcess:
         """Start a gateway."""
         self.starts += 1
-        self.gateway = await GatewayProcess.start(self.work, self.environ, self.said)
+        self.gateway = await GatewayProcess.start(
+            self.work, self.environ, self.said, self.setting.descriptors
+        )
         return self.gateway
 
     def ended(self, life: GatewayProcess) -> None:

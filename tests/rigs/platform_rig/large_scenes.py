@@ -1,0 +1,78 @@
+"""Scenes that take minutes: floods at the limits of a platform, lossy lines, few descriptors."""
+
+import asyncio
+
+from rigs.platform_rig.facts import KINDS
+from rigs.platform_rig.faults import Rates
+from rigs.platform_rig.scenes import Play, Scene, listening
+from rigs.platform_rig.settling import Patience
+from rigs.platform_rig.world import World
+
+_PATIENCE = Patience(1800.0, 90.0)
+_FIRST_CHAT = 10_001
+_LOSS = 0.05
+
+
+def _flood(chats: int, messages: int) -> Play:
+    """Let people of so many private chats write so many messages each, at once."""
+
+    async def play(world: World) -> None:
+        assert world.telegram is not None
+        await listening(world)
+        everybody = range(_FIRST_CHAT, _FIRST_CHAT + chats)
+        for chat in everybody:
+            world.telegram.add_chat(chat)
+        for _ in range(messages):
+            for chat in everybody:
+                await world.say("telegram", str(chat))
+
+    return play
+
+
+def _lossy_lines(messages: int) -> Play:
+    """Lose 5 % of requests and 5 % of responses while people write."""
+
+    async def play(world: World) -> None:
+        assert world.telegram is not None
+        await listening(world)
+        world.telegram.faults.send = Rates(cut_before=_LOSS, cut_after=_LOSS)
+        everybody = range(_FIRST_CHAT, _FIRST_CHAT + 30)
+        for chat in everybody:
+            world.telegram.add_chat(chat)
+        for at in range(messages):
+            await world.say("telegram", str(everybody[at % len(everybody)]), KINDS[at % 2])
+            await asyncio.sleep(0.1)
+
+    return play
+
+
+def _many_users(users: int, *, at_once: bool) -> Play:
+    """Let so many programs call, each with a conversation of its own."""
+
+    async def play(world: World) -> None:
+        assert world.callers is not None
+        await listening(world)
+        world.model.pause_seconds = (0.0, 0.01)
+        for user in range(1, users + 1):
+            await world.say("http", f"u{user}")
+            while not at_once and world.callers.waiting:
+                await asyncio.sleep(0.02)
+        # Whoever comes later is answered too.
+        await world.say("http", f"u{users + 1}", probe=True)
+
+    return play
+
+
+LARGE_SCENES: dict[str, Scene] = {
+    "300 chats write 5 messages at once": Scene(("telegram",), _flood(300, 5), _PATIENCE),
+    "600 chats write at once": Scene(("telegram",), _flood(600, 1), _PATIENCE),
+    "5 % of requests and of responses are lost": Scene(("telegram",), _lossy_lines(600), _PATIENCE),
+    "200 callers one after another with 256 descriptors": Scene(
+        ("http",), _many_users(200, at_once=False), Patience(300.0, 60.0), 256
+    ),
+    "150 callers at once with 200 descriptors": Scene(
+        ("http",), _many_users(150, at_once=True), Patience(300.0, 60.0), 200
+    ),
+    "1000 callers at once": Scene(("http",), _many_users(1000, at_once=True), Patience(600.0, 60.0)),
+}
+"""The scenes by name; the test suite plays them with ``--full``."""
