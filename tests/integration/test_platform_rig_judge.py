@@ -1,9 +1,12 @@
 """The judge of the platform rig finds each kind of fault in invented histories, and none in a good one."""
 
+import ast
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from rigs import platform_rig
 from rigs.platform_rig.facts import Asked, Attempt, Call, Effect, History, Visible
 from rigs.platform_rig.faults import Fault, Faults, Rates
 from rigs.platform_rig.judge import LIMITS, judge
@@ -194,6 +197,14 @@ def test_notices_without_a_question_to_the_model_break_a_limit_when_they_are_mor
 def test_incidents_and_illformed_requests_break_limits():
     incidents = Counter(crashed=1, did_not_stop=2, tools_missing=3)
     assert broken(replace(GOOD, incidents=incidents, illformed=["x"])) == {"illformed": 1, **incidents}
+
+
+def test_the_rig_imports_nothing_of_claw_and_none_of_its_fakes():
+    for path in Path(platform_rig.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            assert not [name for name in names if name.split(".")[0].startswith("claw")], path.name
 
 
 def test_the_report_names_what_is_broken():
