@@ -127,7 +127,7 @@ class FirstModel:
         self, models: Sequence[ModelRef], providers: Mapping[str, Provider], options: ModelOptions
     ) -> tuple[ModelRef, Provider, Credential]:
         problems: list[ClawError] = []
-        for ref in models:
+        for ref in models[:1] if options.is_named else models:
             provider, wanted = providers.get(ref.provider), options.keys.get(ref.provider)
             try:
                 keys = self.credentials(provider) if provider else ()

@@ -144,6 +144,7 @@ class TurnContext:
     files: tuple[ContextFile, ...] = ()
     is_private: bool = False
     keys: Mapping[str, str] = field(default_factory=dict)
+    is_named: bool = False
 
     @cached_property
     def fence(self) -> WorkspaceFiles:
@@ -162,8 +163,7 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
     override = runtime.sessions.overrides.of(route.session_key)
     agent = _agent(inbound, route, runtime, override)
     workspace, own = _workspace(agent, inbound, options)
-    choice = agent.settings.model
-    aliases = config.settings.models.aliases
+    choice, aliases = agent.settings.model, config.settings.models.aliases
     usual = (choice and choice.primary) or runtime.default_model
     asked, keys = _asked_for(options, override, agent, runtime)
     fallbacks = choice.fallbacks if choice else ()
@@ -197,14 +197,13 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
         },
     )  # fmt: skip
     facts, pieces = await runtime.section_cache.render(facts, runtime.worker, runtime.log)  # the prompt
-    for piece in pieces:
-        if piece.fault:
-            runtime.log(_left_out(piece))
+    for piece in (one for one in pieces if one.fault):
+        runtime.log(_left_out(piece))
     return TurnContext(
         route, agent, models, judgement, tools, workspace, join_sections(pieces), pieces,
         agent.settings.context_tokens or context_window_of(models[0], runtime),
         lambda: _fence(agent, workspace, runtime, *_of_chat(agent, route, facts.context_files, facts.is_private)),
-        sandbox, facts.context_files, facts.is_private, keys,
+        sandbox, facts.context_files, facts.is_private, keys, bool(asked),
     )  # fmt: skip
 
 
@@ -320,7 +319,8 @@ def model_options(context: TurnContext, runtime: Runtime, *, detached: bool = Fa
     :param detached: a call beside the conversation: it waits for nothing, and its failures leave no mark on keys.
     """
     key, variables = context.route.session_key, runtime.registry.key_variables
-    return ModelOptions(context.agent.dir, key, context.keys, detached=detached, key_variables=variables)
+    options = ModelOptions(context.agent.dir, key, context.keys, detached=detached, key_variables=variables)
+    return replace(options, is_named=context.is_named)
 
 
 def model_call(context: TurnContext, runtime: Runtime, options: ModelOptions) -> ModelCall:

@@ -148,6 +148,7 @@ class ModelOptions:
     :param detached: a call beside the conversation (a summary, a memory flush): it waits for nothing, and its failures
         leave no mark on keys.
     :param key_variables: provider → environment variables of which one may hold its key, for the error without a key.
+    :param is_named: a person named the first model: no other one answers because it is unknown or has no working key.
     """
 
     agent_dir: Path | None = None
@@ -158,6 +159,7 @@ class ModelOptions:
     may_be_empty: Callable[[Sequence[Message]], bool] = lambda messages: True
     detached: bool = False
     key_variables: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    is_named: bool = False
 
 
 class ModelSelector(Protocol):

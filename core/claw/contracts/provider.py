@@ -64,8 +64,7 @@ class KnownModels:
 
 def _nearest_model(wanted: str, names: Sequence[str]) -> str:
     by_word = {name.partition("/")[2] or name: name for name in names} | {name: name for name in names}
-    found = nearest(wanted, by_word) or nearest(wanted.rpartition("/")[2], by_word)
-    return by_word[found] if found else ""
+    return by_word.get(nearest(wanted, by_word) or nearest(wanted.rpartition("/")[2], by_word) or "", "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from claw import nearest
+
 DEFAULT_MODEL = "claw"
 USER_CHARS = 512
 IMAGES = 16
@@ -127,13 +129,19 @@ def read(body: bytes, agents: Collection[str]) -> CompletionRequest:
 
 
 def agent_of(model: str, agents: Collection[str]) -> str:
-    """Return the agent that ``model`` names: ``claw/ID``, ``agent:ID`` or the id; empty, the default
-    agent, for all else.
+    """Return the agent that ``model`` names: ``claw/ID``, ``agent:ID`` or the id; empty for ``claw``, the default
+    agent.
+
+    :raises BadRequest: it names none.
     """
-    name = model.strip().lower()
-    for head in ("claw/", "agent:"):
-        name = name.removeprefix(head)
-    return next((agent for agent in agents if agent.lower() == name), "")
+    name = model.strip().lower().removeprefix("claw/").removeprefix("agent:")
+    by_name = {DEFAULT_MODEL: "", "": "", **{agent.lower(): agent for agent in agents}}
+    if name in by_name:
+        return by_name[name]
+    near = nearest(name, by_name) or DEFAULT_MODEL
+    known = f"a model here is an agent: claw/ID, or {DEFAULT_MODEL} for the default one"
+    problem = f"there is no model {model[:100]}: did you mean {near}? {known}"
+    raise BadRequest(404, problem, param="model", code="model_not_found")
 
 
 def _tool_choice(value: Any) -> str:

@@ -29,6 +29,7 @@ from claw import (
     Request,
     Retrying,
     TextDelta,
+    nearest,
     t,
 )
 from claw.runtime import AnswerBroken, checked_answer, missing_key_error, missing_provider_error, sendable
@@ -40,6 +41,8 @@ _RAISED_AT_ONCE = frozenset({"context_overflow", "request_too_large"})
 _RETRIED_ONCE = frozenset({"server", "network", "truncated", "empty"})
 _SAME_FOR_EVERY_KEY = frozenset({"bad_request", "content_filter", "model_not_found", "empty"})
 """Failures that another key of the same model would meet too."""
+_LASTING = frozenset({"model_not_found", "auth", "auth_permanent", "permission"})
+"""Failures that no later try cures: no other model answers in place of one that a person named."""
 _RETRY_PAUSE_SECONDS = (0.5, 1.5)
 _NOTICE_SECONDS = 3.0
 
@@ -175,11 +178,12 @@ class _Fallback:
         call.failed_providers.clear()
         later: list[tuple[ModelRef, Provider, Credential]] = []
         for ref in (*self._models[self._preferred :], *self._models[: self._preferred]):
+            self._check_named(call)
             provider = self._providers.get(ref.provider)
             try:
                 keys = self._keys_of(provider, ref)
             except ProviderError as why:
-                call.add_failure(ref, why)
+                self._add_failure(call, ref, why)
                 continue
             assert provider is not None
             call.keys[ref] = keys
@@ -191,9 +195,34 @@ class _Fallback:
                     later.append((ref, provider, key))
                 elif not self._is_barred(call, ref, key, keys):
                     yield ref, provider, key
+        self._check_named(call)
         for ref, provider, key in later:
             if not self._is_barred(call, ref, key, call.keys[ref]):
                 yield ref, provider, key
+
+    def _add_failure(self, call: _ChatCall, ref: ModelRef, why: ProviderError) -> None:
+        if why.reason == "model_not_found" and (near := self._nearest(ref)):
+            problem, fix, values = why.parts
+            others: dict[str, Any] = {**values, "near": near, "instead": t(fix, **values)}
+            why = ProviderError(
+                problem, fix="did you mean {near}? Or: {instead}" if fix else "did you mean {near}?",
+                reason=why.reason, status=why.status, where=why.where, **others,
+            )  # fmt: skip
+        call.add_failure(ref, why)
+
+    def _nearest(self, ref: ModelRef) -> str | None:
+        """Return the closest name of the models that the settings or the providers name."""
+        names = {str(one) for one in self._models}
+        for name, provider in self._providers.items():
+            names |= {f"{name}/{model}" for model in getattr(provider, "model_names", tuple)()}
+        return nearest(str(ref), names - {str(ref)})
+
+    def _check_named(self, call: _ChatCall) -> None:
+        """Raise the failure of the model that a person named, if no later try cures it."""
+        own = [why for ref, why in call.failures if ref == self._models[0]]
+        if self._options.is_named and own and all(why.reason in _LASTING for why in own):
+            own[-1].where = own[-1].where or str(self._models[0])
+            raise own[-1]
 
     def _is_barred(self, call: _ChatCall, ref: ModelRef, key: Credential, keys: Sequence[Credential]) -> bool:
         """Return true if this key must not be used now, as when it failed in this very round."""
@@ -293,7 +322,7 @@ class _Fallback:
 
     async def _give_up(self, call: _ChatCall, ref: ModelRef, key: Credential, failed: ProviderError) -> None:
         self._keys.record_failure(ref.provider, key, ref.model, failed)
-        call.add_failure(ref, failed)
+        self._add_failure(call, ref, failed)
         call.failed_providers.add(ref.provider)
         call.last_problem = failed.problem
         if self._emit:

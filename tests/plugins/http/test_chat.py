@@ -40,7 +40,7 @@ def words(said):
 
 
 async def test_a_request_becomes_a_direct_message_of_the_api():
-    async with listening() as harness:
+    async with listening(tree={"agents": {"list": [{"id": "chef"}]}}) as harness:
         said = await harness.chat("hello", user="kitchen", model="claw/chef", temperature=0.2)
 
     (inbound,) = harness.inbox.received
@@ -60,7 +60,7 @@ async def test_a_request_becomes_a_direct_message_of_the_api():
     assert answer["usage"].keys() == {"prompt_tokens", "completion_tokens", "total_tokens"}
 
 
-async def test_the_model_names_the_agent_and_an_unknown_one_is_the_default():
+async def test_the_model_names_the_agent_and_claw_is_the_default_one():
     tree = {"agents": {"list": [{"id": "main", "default": True}, {"id": "coder"}]}}
     async with listening(tree=tree) as harness:
         for model in (
@@ -69,7 +69,7 @@ async def test_the_model_names_the_agent_and_an_unknown_one_is_the_default():
             "coder",
             "CLAW/Coder",
             "claw",
-            "gpt-4o",
+            "",
             "claw/",
             "agent:",
         ):
@@ -78,6 +78,19 @@ async def test_the_model_names_the_agent_and_an_unknown_one_is_the_default():
 
     assert [inbound.agent for inbound in harness.inbox.received] == ["coder"] * 4 + [""] * 4
     assert [model["id"] for model in listed["data"]] == ["claw", "claw/main", "claw/coder"]
+
+
+@pytest.mark.parametrize(
+    ("model", "near"),
+    [("claw/codr", "coder"), ("agent:nobody", "claw"), ("gpt-4o", "claw"), ("coder/x", "coder")],
+)
+async def test_an_unknown_model_is_a_404_that_names_the_nearest_one(model, near):
+    tree = {"agents": {"list": [{"id": "main", "default": True}, {"id": "coder"}]}}
+    async with listening(tree=tree) as harness:
+        said = await harness.chat(model=model)
+    assert (said.status, said.plain["error"]["code"]) == (404, "model_not_found")
+    assert f"did you mean {near}?" in said.plain["error"]["message"]
+    assert harness.inbox.received == []
 
 
 @pytest.mark.parametrize(
@@ -200,8 +213,11 @@ def test_any_body_is_read_or_refused(body):
 
 
 @given(st.text())
-def test_any_model_names_an_agent_that_is_there_or_the_default(model):
-    assert agent_of(model, ("coder", "writer")) in ("coder", "writer", "")
+def test_any_model_names_an_agent_that_is_there_or_is_refused(model):
+    try:
+        assert agent_of(model, ("coder", "writer")) in ("coder", "writer", "")
+    except BadRequest as refused:
+        assert refused.code == "model_not_found"  # noqa: PT017
 
 
 # --- how the answer comes back
