@@ -22,7 +22,7 @@ _NAMES = {
     ),
     "claw.app": "App Setup command_host load_setup terminal_message",
     # Command lines: one JSON document, tables, options that several commands share
-    "claw.cli.config": "config_findings file_of masked",
+    "claw.cli.config": "config_findings file_of",
     "claw.cli.errors": "report_error",
     "claw.cli.output": "document on_terminal printable table utc_time",
     "claw.cli.plugin_commands": "AsJson",
@@ -37,7 +37,7 @@ _NAMES = {
     "claw.config.errors": "ConfigErrors ErrorFactory",
     "claw.config.loader": "Config load_config no_owners validate_section validate_source",
     "claw.config.models": "Settings",
-    "claw.config.paths": "AGENT_KEYS format_key split_key value_at values_at written_path",
+    "claw.config.paths": "AGENT_KEYS format_key get_value split_key value_at values_at written_path",
     "claw.config.source": (
         "CONFIG_FILE_NAMES ConfigSource SubstitutedText find_config parse_config read_config substitute_all"
     ),

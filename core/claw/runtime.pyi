@@ -56,7 +56,6 @@ from claw.app import (
 from claw.cli.config import (
     config_findings as config_findings,
     file_of as file_of,
-    masked as masked,
 )
 from claw.cli.errors import (
     report_error as report_error,
@@ -116,6 +115,7 @@ from claw.config.models import (
 from claw.config.paths import (
     AGENT_KEYS as AGENT_KEYS,
     format_key as format_key,
+    get_value as get_value,
     split_key as split_key,
     value_at as value_at,
     values_at as values_at,

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from claw.cli.config import MASK, masked
 from claw.config import source
 from claw.config.paths import get_value
 from claw.contracts.errors import UsageError
 from claw.host.manifest import InstalledPlugin, Manifest, ProviderDeclaration
+from claw_admin.config_file.get import MASK, masked
 from claw_admin.setup import init
 from typer.testing import CliRunner
 

@@ -15,6 +15,7 @@ _COMMANDS = {
     "route": "policy.route:app",
     "status": "doctor.status:status",
     "upgrade": "plugin_manager.upgrade:upgrade",
+    "config get": "config_file.get:get",
     "config schema": "config_file.commands:schema",
     "config set": "config_file.commands:set_:ValueCommand",
     "config unset": "config_file.commands:unset",

@@ -10,13 +10,14 @@ from claw.runtime import (
     Redactor,
     escape_controls,
     format_key,
-    masked,
     read_config,
     split_key,
     value_at,
     with_ellipsis,
     written_path,
 )
+
+from claw_admin.config_file.get import masked
 
 ABSENT: Any = object()
 _MOST_CHARS = 200
