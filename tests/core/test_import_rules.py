@@ -307,7 +307,7 @@ BUDGETS = {
     "claw.policy": 1008,
     "claw.security": 1590,
     "claw.storage": 1370,
-    "claw_admin": 3890,
+    "claw_admin": 3933,
     "claw_anthropic": 415,
     "claw_approvals": 673,
     "claw_author": 564,

@@ -56,6 +56,43 @@ def kinds(found: list[dict[str, Any]], grave: bool = True) -> list[str]:
     return [one["kind"] for one in found if one["grave"] is grave]
 
 
+MANY_TOOLS = """
+from claw import Tool, hookimpl
+
+async def run(arguments, context):
+    return "done"
+
+@hookimpl
+def register_tools(config):
+    schema = {"type": "object", "properties": {}}
+    return [Tool(f"acme_{number:03}", "Acme does one thing.", schema, run) for number in range(140)]
+"""
+
+
+def test_tools_beyond_the_limit_of_the_service_are_said_by_doctor_and_tools_list(tmp_path):
+    tools = [{"name": f"acme_{number:03}", "description": "Acme does one thing."} for number in range(140)]
+    machine = a_machine(
+        tmp_path,
+        MANY_TOOLS,
+        MANIFEST | {"tools": tools},
+        "providers: {openai: {apiKey: sk-of-a-test}, other: {baseUrl: 'http://127.0.0.1:9/v1', apiKey: x}}\n"
+        "agents: {defaults: {model: {primary: openai/gpt-4o, fallbacks: [other/m]}}}\n",
+    )
+
+    listed, checked = machine.claw("tools", "list", "--json"), machine.claw("doctor")
+
+    body = json.loads(listed.out)
+    [left] = body["leftOut"]
+    names = [one["name"] for one in body["tools"]]
+    assert (left["model"], left["limit"], left["count"]) == ("openai/gpt-4o", 128, len(names))
+    assert left["tools"] == names[128:]
+    text = f"openai/gpt-4o takes 128 tools in a request, and the run has {len(names)}: the last {len(names) - 128} are"
+    assert f"{text} left out (make the list shorter with tools.deny" in checked.out
+    assert text in machine.claw("tools", "list").err
+    machine.configured("providers: {other: {baseUrl: 'http://127.0.0.1:9/v1', apiKey: x}}\nmodel: other/m\n")
+    assert json.loads(machine.claw("tools", "list", "--json").out)["leftOut"] == []
+
+
 def test_a_sound_plugin_has_nothing_wrong(tmp_path):
     machine = a_machine(tmp_path, plugin_code("acme_status"), MANIFEST)
 

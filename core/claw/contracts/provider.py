@@ -192,6 +192,9 @@ class Provider(Protocol):
     the tools in the instructions, and passes ``stream`` a request without tools), ``none`` for one that must
     not call tools; else ``native``.
 
+    It may have ``tool_limit(model) -> int | None``: the most tools in a request; ``claw tools list`` and ``claw doctor``
+    say which tools of a longer list the model does not get.
+
     It may have ``price(model) -> claw_provider_sdk.Price | None``: the model's price, None when unknown; and
     ``answer_tokens(request) -> int | None``: the longest answer to a request, thinking included, None when
     nothing limits it. Budgets need both; without the second, a call under a budget is sent with a

@@ -98,6 +98,10 @@ class OpenAI:
         facts = self._config.models.get(request.model)
         return request.max_tokens or (facts and facts.max_tokens) or self._config.max_tokens
 
+    def tool_limit(self, model: str) -> int | None:
+        """Return the most tools in a request; None = no known limit."""
+        return self._limits.most
+
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Stream the answer to ``request``."""
         request = replace(request, tools=self._limits.fitting(request.tools, request.tool_choice))

@@ -30,7 +30,7 @@ class ToolLimits:
     """
 
     def __init__(self, service: str, most: int | None = None, checks_arguments: bool = False) -> None:
-        self._service, self._most, self._checks_arguments = service, most, checks_arguments
+        self.most, self._service, self._checks_arguments = most, service, checks_arguments
         self._named: set[str] = set()
 
     def fitting(self, tools: Sequence[ToolSpec], choice: str = "auto") -> tuple[ToolSpec, ...]:
@@ -39,10 +39,10 @@ class ToolLimits:
             {spec.name: argument_names_problem(spec) for spec in tools} if self._checks_arguments else {}
         )
         sound = [spec for spec in tools if not problems.get(spec.name)]
-        if self._most is None or len(sound) <= self._most:
+        if self.most is None or len(sound) <= self.most:
             kept = sound
         else:
-            kept = sorted(sound, key=lambda spec: spec.name != choice)[: self._most]
+            kept = sorted(sound, key=lambda spec: spec.name != choice)[: self.most]
         names = {spec.name for spec in kept}
         left = {spec.name: problems.get(spec.name) or self._too_many(len(sound)) for spec in tools}
         self._log({name: why for name, why in left.items() if name not in names})
@@ -50,7 +50,7 @@ class ToolLimits:
 
     def _too_many(self, count: int) -> str:
         return t("it takes {most} tools, and there are {count}; tools.deny makes the list shorter",
-                 most=self._most, count=count)  # fmt: skip
+                 most=self.most, count=count)  # fmt: skip
 
     def _log(self, left: dict[str, str]) -> None:
         new = {name: why for name, why in left.items() if name not in self._named}

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,12 @@ from claw.runtime import (
     within,
 )
 
+from claw_admin.policy.tool_limits import limit_findings
+
 HOOK = "register_diagnostics"
 SECONDS, ONLINE_SECONDS = 60.0, 600.0
 """Time limits of one check."""
+_EVERY_SERVICE_TAKES = 64  # tools in a request; a longer list is compared with the limits of the models
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,9 @@ def tool_findings(setup: Setup) -> Iterator[Finding]:
                     tool=fact.name, why=fact.schema_problem)  # fmt: skip
             fix = t("update the plugin, or ask its author for a sound schema")
             yield Finding(fact.supplier, "schema", why, fix)
+    if len(facts) > _EVERY_SERVICE_TAKES:
+        with suppress(ClawError):  # what keeps claw from starting is another finding
+            yield from asyncio.run(limit_findings(setup))
 
 
 async def _ask_all(

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,8 @@ from claw.runtime import (
     verify_tool,
 )
 
+from claw_admin.policy.tool_limits import LeftOut, tools_left_out
+
 
 @takes_scenario()
 def list_(
@@ -39,10 +42,11 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the tools of a run, with their size in a request, in tokens."""
-    judged, rows = asyncio.run(_explained(scenario, all_))
+    judged, rows, left = asyncio.run(_explained(scenario, all_))
     if as_json:
         tools = [explanation_data(row) for row in rows]
-        document("tools", {"run": run_data(judged), "tools": tools, "unknown": dict(judged.unknown)})
+        body = {"run": run_data(judged), "tools": tools, "unknown": dict(judged.unknown)}
+        document("tools", body | {"leftOut": [asdict(one) for one in left]})
         return
     head = [t("tool"), t("plugin"), t("state"), t("tokens"), t("why")]
     table(head, [_row(row) for row in rows], {t("available"): "green", t("not available"): "dim"})
@@ -50,10 +54,12 @@ def list_(
     if others and not all_:
         more = t("{count:more is|more are} not available to this run: claw tools list --all", count=others)
         typer.echo(more, err=True)
+    for one in left:
+        typer.echo(f"{t('note')}: {one.text}", err=True)
 
 
-async def _explained(scenario: Scenario, all_: bool) -> tuple[Judgement, list[Explanation]]:
-    """Return the judgement of a run and its tools, explained.
+async def _explained(scenario: Scenario, all_: bool) -> tuple[Judgement, list[Explanation], list[LeftOut]]:
+    """Return the judgement of a run, its tools, explained, and those that its models do not get.
 
     :param all_: every known tool, not only those that the run has.
     """
@@ -66,7 +72,8 @@ async def _explained(scenario: Scenario, all_: bool) -> tuple[Judgement, list[Ex
             verify_tool(row, host_app.host) if row.available and row.plugin in faulty else row for row in rows
         ]
         _warn_of_absent_tools(host_app, judged)
-    return judged, rows
+        left = list(tools_left_out(host_app, judged))
+    return judged, rows, left
 
 
 def _app() -> App:
