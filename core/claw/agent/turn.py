@@ -169,7 +169,7 @@ async def run_turn(turn: Turn, runtime: Runtime, emit: Emit, replies: MakeReplie
         await _end(turn, ending, context, runtime, emit_all, replies)
         raise
     except BudgetError as over:
-        turn.excuse = over.excuse
+        turn.excuse, turn.stop_reason = over.excuse, "budget"
         ending = TurnEnded(turn.id, "skipped", "") if over.skips else TurnEnded(turn.id, "failed", str(over))
         failed = None if over.skips else over
         if over.skips:

@@ -155,7 +155,7 @@ class Outbound:
     :param tokens: what the models read and wrote for this answer, as their services counted.
     :param plain: the text is no Markdown: each character of it is shown as it is.
     :param stop_reason: why the answer ends: stop, length (cut off at its limit) or, in place of an answer, the
-        ``reason`` of a ``ProviderError``.
+        ``reason`` of a ``ProviderError``, budget, overflow (too many messages wait) or error.
     """
 
     key: str

@@ -13,6 +13,7 @@ from itertools import count
 
 from claw import AcceptedEvent, Address, ChatApprover, ClawError, Inbound, Outbound, QuotedMessage, Sender, t
 from claw.runtime import (
+    WAITS_FOR_REPLY,
     Admission,
     App,
     ChatConversation,
@@ -145,7 +146,7 @@ class InboundPipeline:
         try:
             await self._dispatch(accepted, verdict)
         except Exception:  # an admitted sender gets an excuse instead of silence
-            sorry = self._say(f"in{accepted.number}", inbound, public_failure_text())
+            sorry = self._say(f"in{accepted.number}", inbound, public_failure_text(), stop_reason="error")
             await retry_until_written(partial(self._settle, accepted, "failed", sorry), runtime.log)
             raise
 
@@ -210,7 +211,7 @@ class InboundPipeline:
             where = Outbound(cut.turn, newest.address, "", answers=newest.message_id)
             await recover_streamed(channel, where, cut.turn, self._journal)
         half = self._journal.streamed(cut.turn)[0]
-        replies = self._say(f"{cut.turn}:cut", newest, text, half)
+        replies = self._say(f"{cut.turn}:cut", newest, text, half, "error")
         self._journal.ended(cut.turn, "failed", replies, why=why)
         self._delivery.enqueue(replies)
 
@@ -222,7 +223,7 @@ class InboundPipeline:
                 "Too many messages are waiting here, so this one will not be answered. "
                 "Please send it again later."
             )
-            replies = self._say(f"in{accepted.number}", accepted.inbound, text)
+            replies = self._say(f"in{accepted.number}", accepted.inbound, text, stop_reason=why)
         self._settle(accepted, why, replies)
 
     def _settle(self, accepted: AcceptedEvent, why: str, replies: Sequence[Outbound] = ()) -> None:
@@ -232,9 +233,13 @@ class InboundPipeline:
         if why not in _SILENT:
             self._delivery.clear_typing(accepted.inbound.address, accepted.inbound.message_id)
 
-    def _say(self, key: str, inbound: Inbound, text: str, shown: Sequence[str] = ()) -> tuple[Outbound, ...]:
+    def _say(
+        self, key: str, inbound: Inbound, text: str, shown: Sequence[str] = (), stop_reason: str = "stop"
+    ) -> tuple[Outbound, ...]:
         channel = self._runtime.registry.channel(inbound.address.channel, inbound.address.account)
-        whole = Outbound(key, inbound.address, text, answers=inbound.message_id, plain=not shown)
+        whole = Outbound(
+            key, inbound.address, text, answers=inbound.message_id, plain=not shown, stop_reason=stop_reason
+        )
         return split_reply(whole, channel, shown) if channel and text else ()
 
     def _pairing_code(self, inbound: Inbound, verdict: Admission) -> tuple[Outbound, ...]:
@@ -341,6 +346,9 @@ class InboundPipeline:
         """
         config = self._runtime.config
         queue = account_setting(inbound.address, config, "queue") or config.settings.messages.queue
+        channel = self._runtime.registry.channel(inbound.address.channel, inbound.address.account)
+        if channel and WAITS_FOR_REPLY in channel.capabilities:  # it refuses before this many wait
+            queue = queue.model_copy(update={"cap": 2 * queue.cap, "drop": "new"})
         chosen = self._runtime.sessions.overrides.of(session_key).queue
         return queue.model_copy(update={"mode": chosen}) if chosen else queue
 

@@ -14,7 +14,9 @@ from typing import Any
 import msgspec
 from claw import AcceptedEvent, ChatApi, ConfigError, Inbound, Outbound
 from claw.runtime import SYSTEM_CLOCK, Clock, DailyTask, Database, Statement, to_json
+from claw_channel_sdk import MessageFate
 
+from claw_gateway.fates import fate_of
 from claw_gateway.process.failpoint import failpoint
 from claw_gateway.tables import TABLES
 
@@ -330,6 +332,10 @@ class Journal:
             return ()
         rows = self._database.read("SELECT body FROM owed WHERE turn = ? ORDER BY number", turn)
         return tuple(msgspec.json.decode(body, type=Outbound) for (body,) in rows)
+
+    def fate(self, channel: str, account: str, event_pattern: str) -> MessageFate | None:
+        """Return the fate of the newest message of a channel whose event id matches (``*`` = any text)."""
+        return fate_of(self._database, channel, account, event_pattern)
 
     # --- reports
 

@@ -43,13 +43,20 @@ async def replies_of_turn(
     whole = Outbound(
         ending.turn, message.address, body, reply_to=reply.reply_to or (None if blocks else quoted_message_id(turn)),
         attachments=files, voice=reply.voice, answers=message.message_id, tokens=turn.tokens,
-        stop_reason=turn.stop_reason,
+        stop_reason=_stop_reason(turn, failed),
     )  # fmt: skip
     allowed = await run_filters(whole, "outbound", runtime.registry.filters, runtime.worker, runtime.log)
     if allowed is None:
         return ()
     turn.answer = allowed.text
     return split_reply(allowed, channel, journal.streamed(turn.id)[0])
+
+
+def _stop_reason(turn: Turn, failed: bool) -> str:
+    """Return the end of the answer in the words of ``Outbound.stop_reason``: no failure is called stop."""
+    if failed:
+        return "error" if turn.stop_reason in ("stop", "length") else turn.stop_reason
+    return "length" if turn.ran_out else turn.stop_reason
 
 
 def split_reply(whole: Outbound, channel: Channel, shown: Sequence[str] = ()) -> tuple[Outbound, ...]:

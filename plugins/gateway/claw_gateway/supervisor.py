@@ -45,8 +45,10 @@ from claw.runtime import (
     retry_until_written,
     run_turn,
 )
+from claw_channel_sdk import MessageFate
 
 from claw_gateway.approval_messages import ApprovalMessages
+from claw_gateway.channel_inbox import ChannelInbox
 from claw_gateway.channel_states import (
     accounts_not_served,
     channels_without_listener,
@@ -72,27 +74,6 @@ MAX_WAITING = 10_000
 _INTAKE_SECONDS = 0.1  # after this wait of a new message, turns that could begin yield to the inbox
 _RECOVERED_SECONDS = 60.0  # a channel that listened so long has recovered from earlier failures
 _MAX_PAUSE = 60.0
-
-
-class ChannelInbox:
-    """The inbox as one channel sees it: it accepts messages of that channel only."""
-
-    def __init__(self, server: "ChannelServer", channel: Channel) -> None:
-        self._server, self._channel_key = server, (channel.name, account_of(channel))
-
-    async def submit(self, inbound: Inbound) -> bool:
-        """Accept a message; return True once it may be acknowledged, also when it is a duplicate.
-
-        :raises UsageError: it names another channel, or a tool that its turn would not have.
-        """
-        if (inbound.address.channel, inbound.address.account) != self._channel_key:
-            raise UsageError(
-                "channel {mine} submitted a message of channel {theirs}",
-                mine="/".join(self._channel_key),
-                theirs=f"{inbound.address.channel}/{inbound.address.account}",
-            )
-        await self._server.check_tool_choice(inbound)
-        return await self._server.accept(inbound)
 
 
 class ChannelServer:
@@ -135,13 +116,20 @@ class ChannelServer:
             await stop.wait()
         finally:
             self._open = False
-            await cancel_tasks(set(self._listening.values()), self._timeouts.grace_seconds)
-            await self._turn_queue.shut_down(self._timeouts.stop_seconds / 2, self._timeouts.grace_seconds)
-            await cancel_tasks(self._intake, self._timeouts.grace_seconds)
+            grace, connected = self._timeouts.grace_seconds, self._connected()
+            await cancel_tasks(set(self._listening.values()) - connected, grace)
+            await self._turn_queue.shut_down(self._timeouts.stop_seconds / 2, grace)
+            await cancel_tasks(self._intake, grace)
             await self._delivery.stop(self._timeouts.stop_seconds / 4)
+            await cancel_tasks(connected, grace)  # last: its callers wait for the answers
             self.app.outlet = None
             for approver in self._approvers:
                 approver.show_request = None
+
+    def _connected(self) -> set[asyncio.Task[str]]:
+        """Return the tasks of the channels whose senders wait on a connection."""
+        waits = {key for key, one in self.channels.items() if WAITS_FOR_REPLY in one.value.capabilities}
+        return {task for key, task in self._listening.items() if key in waits}
 
     async def reload(self, setup: Setup) -> None:
         """Switch to another configuration: all of it, or none.
@@ -222,6 +210,11 @@ class ChannelServer:
         except ClawError:  # the turn reports it
             return
         check_tool_choice(inbound.tool_choice, context)
+
+    def fate(self, channel: str, account: str, event_pattern: str) -> MessageFate | None:
+        """Return the fate of an accepted message; None when the turn log does not know it."""
+        fate = getattr(self._journal, "fate", None)  # a turn log of another plugin may lack it
+        return fate(channel, account, event_pattern) if fate else None
 
     async def accept(self, inbound: Inbound) -> bool:
         """Journal a message, then handle it. False: it is not on disk; the channel must not acknowledge it."""

@@ -1,42 +1,26 @@
 """Claw's own routes: health, models, and a chat completion that is one turn of an agent."""
 
 import asyncio
-import hashlib
-import re
 import time
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
-from claw import Address, Attachment, Inbound, Inbox, PluginConfig, Sender, UsageError
+from claw import Inbox, PluginConfig
 from claw_channel_sdk import WebAnswer, WebRequest
 
 from claw_http import openai
+from claw_http.calls import AgentCalls
+from claw_http.failures import is_repeatable
 from claw_http.front import OwnRoute, StreamedAnswer, as_json
 from claw_http.openai import BadRequest, CompletionRequest, Picture
-from claw_http.settings import CALLER, HttpSettings
-from claw_http.waiting import ID_HEAD, PendingRequest, PendingRequests
+from claw_http.settings import HttpSettings
+from claw_http.waiting import CHAT_HEAD, PendingRequest, PendingRequests
 
-_PLAIN = re.compile(r"[a-z0-9_-]{1,48}")
 _SMALL_BYTES = 32 << 10
 
 
 def agents_of(config: PluginConfig) -> tuple[str, ...]:
     """Return the ids of the agents, in file order."""
     return tuple(entry.id for entry in config.settings.agents.list)
-
-
-def conversation_of(user: str, fresh: str) -> str:
-    """Return the name of a conversation: one for each ``user``, or a new one. A caller cannot name a session
-    key of claw.
-
-    A user that is not a plain word is replaced by a digest, so that nothing in it can be parsed as a part of
-    a session key.
-    """
-    if not user:
-        return f"once-{fresh}"
-    if _PLAIN.fullmatch(user):
-        return f"user-{user}"
-    return f"user.{hashlib.sha256(user.encode()).hexdigest()[:32]}"
 
 
 class OpenAIApi:
@@ -56,8 +40,8 @@ class OpenAIApi:
         pictures: dict[str, Sequence[Picture]],
         quiet_seconds: float = 15.0,
     ) -> None:
-        self._config, self._settings, self._waiting, self._inbox = config, settings, waiting, inbox
-        self._pictures, self._quiet = pictures, quiet_seconds
+        self._config, self._settings, self._waiting, self._quiet = config, settings, waiting, quiet_seconds
+        self.calls = AgentCalls(config, settings, waiting, inbox, pictures)
         self._since = time.monotonic()
 
     @property
@@ -86,109 +70,58 @@ class OpenAIApi:
             asked = openai.read(request.body, agents)
         else:
             asked = await asyncio.to_thread(openai.read, request.body, agents)
-        id, created = f"{ID_HEAD}{uuid.uuid4().hex}", int(time.time())
-        call = await self._submitted(asked, id)
-        if asked.stream:
-            return StreamedAnswer(self._streamed(call, asked, created))
+        call, created = await self.calls.open(request, asked, CHAT_HEAD), int(time.time())
+        delivered = is_streaming = False
         try:
-            await self._with_timeout(call.until_ended())
-            if call.problem:
-                raise BadRequest(503, call.problem, "server_error", code="stopping")
-            return as_json(
-                openai.completion(id, created, asked.model, call.text, call.stop_reason, _usage(call))
-            )
+            if asked.stream:
+                await self._until_begun(call)
+                is_streaming = True
+                return StreamedAnswer(self._streamed(call, asked, created))
+            await self.calls.finished(call)
+            delivered = True
+            return as_json(openai.completion(call, created, asked.model))
+        except BadRequest as why:
+            delivered = not is_repeatable(why)
+            raise
         finally:
-            self._forget_call(call)
+            if not is_streaming:
+                self.calls.close(call, delivered)
 
-    async def _submitted(self, asked: CompletionRequest, id: str) -> PendingRequest:
-        """Submit the message; register the waiting request before an answer can arrive."""
-        inbox = self._inbox()
-        place = conversation_of(asked.user, id.removeprefix(ID_HEAD)[:16])
-        address = Address("http", chat=place, thread=place)
-        files = tuple(
-            Attachment(
-                "image",
-                f"image-{at}.{picture.mime.partition('/')[2]}",
-                picture.mime,
-                f"{id}:{at}",
-                size_bytes=len(picture.data),
-            )
-            for at, picture in enumerate(asked.pictures)
-        )
-        inbound = Inbound(
-            address,
-            asked.text,
-            Sender(CALLER, name=CALLER),
-            message_id=id,
-            event_id=id,
-            sent_at=time.time(),
-            mentions_us=True,
-            attachments=files,
-            agent=asked.agent,
-            tool_choice=asked.tool_choice,
-        )
-        call = self._waiting.open(id, address)
-        if asked.pictures:
-            self._pictures[id] = asked.pictures
-        taken = False
+    async def _until_begun(self, call: PendingRequest) -> None:
+        """Wait for the first text of a stream: a failure before it has a status of its own.
+
+        :raises BadRequest: there is no answer.
+        """
         try:
-            # Shielded: a caller that disconnects must not leave a message half submitted.
-            taken = inbox is not None and await asyncio.shield(inbox.submit(inbound))
-        except UsageError as why:
-            raise BadRequest(400, str(why), param="tool_choice", code="unknown_tool") from None
-        finally:
-            if not taken:
-                self._forget_call(call)
-        if not taken:
-            headers = {"retry-after": "5"}
-            raise BadRequest(503, "nothing is taken in just now: try again", "server_error", headers=headers)
-        return call
+            await asyncio.wait_for(call.until_begun(), min(self._quiet, self._settings.answer_seconds))
+        except TimeoutError:
+            return
+        if call.failure and not call.has_begun:
+            raise call.failure
 
     async def _streamed(
         self, call: PendingRequest, asked: CompletionRequest, created: int
     ) -> AsyncIterator[bytes]:
         def chunk(delta: dict[str, str] | None, end: str | None = None) -> bytes:
-            usage = _usage(call) if delta is None else None
-            return openai.chunk(call.message_id, created, asked.model, delta, end, usage)
+            return openai.chunk(call, created, asked.model, delta, end)
 
-        late = asyncio.get_running_loop().call_later(
-            self._settings.answer_seconds, call.end, _timeout_text(self._settings)
-        )
+        delivered, deadline = False, time.monotonic() + self._settings.answer_seconds
         try:
             yield chunk({"role": "assistant", "content": ""})
-            async for piece in call.pieces(self._quiet):
+            async for piece in call.pieces(self._quiet, deadline):
                 yield chunk({"content": piece}) if piece else openai.STILL_HERE
-            if call.problem:
-                yield openai.event({"error": BadRequest(503, call.problem, "server_error").error_object})
-            else:
-                yield chunk({}, call.stop_reason)
-                if asked.counts:
-                    yield chunk(None)
+            if call.failure:
+                raise call.failure
+            if call.refusal:
+                yield chunk({"refusal": call.refusal})
+            yield chunk({}, call.stop_reason)
+            if asked.counts:
+                yield chunk(None)
+            yield openai.DONE
+            delivered = True
+        except BadRequest as why:
+            delivered = not is_repeatable(why)
+            yield openai.event({"error": why.error_object})
             yield openai.DONE
         finally:
-            late.cancel()
-            self._forget_call(call)
-
-    async def _with_timeout(self, waiting: Awaitable[None]) -> None:
-        try:
-            await asyncio.wait_for(waiting, self._settings.answer_seconds)
-        except TimeoutError:
-            raise BadRequest(
-                504, _timeout_text(self._settings), "server_error", code="answer_timeout"
-            ) from None
-
-    def _forget_call(self, call: PendingRequest) -> None:
-        self._waiting.close(call)
-        self._pictures.pop(call.message_id, None)
-
-
-def _timeout_text(settings: HttpSettings) -> str:
-    return f"no answer within {settings.answer_seconds:g} s (channels.http.answerSeconds); the turn continues"
-
-
-def _usage(call: PendingRequest) -> dict[str, int]:
-    """Return the tokens that the models read and wrote for the answer; zeros when the service did not
-    count.
-    """
-    read, written = call.tokens
-    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+            self.calls.close(call, delivered)

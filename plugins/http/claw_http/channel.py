@@ -25,6 +25,7 @@ from claw import (
 
 from claw_http.api import OpenAIApi
 from claw_http.diagnostics import token_findings
+from claw_http.failures import stopping
 from claw_http.front import HttpApp
 from claw_http.listener import Listener
 from claw_http.openai import Picture
@@ -40,7 +41,7 @@ _log = logging.getLogger(__name__)
 class HttpChannel:
     """The listener as a channel.
 
-    :param quiet_seconds: see :class:`OpenAIApi`.
+    :param quiet_seconds: see :class:`OpenAIApi`; ``most_open`` see :class:`claw_http.listener.Listener`.
     """
 
     name = "http"
@@ -48,7 +49,10 @@ class HttpChannel:
     capabilities = frozenset({"streaming", "idempotent", "waits"})
     limits = ChannelLimits(text_chars=10_000_000, media_out_bytes=0, edit_seconds=0.0, quiet_seconds=0.0)
 
-    def __init__(self, config: PluginConfig, settings: HttpSettings, quiet_seconds: float = 15.0) -> None:
+    def __init__(
+        self, config: PluginConfig, settings: HttpSettings, quiet_seconds: float = 15.0, most_open: int = 0
+    ) -> None:
+        self._most_open = most_open
         self._config, self._settings = config, settings
         self._waiting = PendingRequests()
         self._pictures: dict[str, Sequence[Picture]] = {}
@@ -74,7 +78,9 @@ class HttpChannel:
         :raises ClawError: the address is not available.
         """
         gateway = self._config.section("gateway", GatewaySettings)
-        listener = Listener(HttpApp(self._config, self._settings, self.api.paths, self._touch))
+        listener = Listener(
+            HttpApp(self._config, self._settings, self.api.paths, self._touch), self._most_open
+        )
         address = listening_address(gateway.bind)
         self._door = inbox
         try:
@@ -86,8 +92,8 @@ class HttpChannel:
             self._state = ChannelState("failed", str(why), last_error=str(why))
             raise
         finally:
+            self._waiting.end_all(stopping())
             self._door, self.url = None, ""
-            self._waiting.end_all("the listener is stopping; the answer will stand in the conversation")
             await listener.stop()
 
     async def diagnose(self) -> Sequence[Finding]:
@@ -104,12 +110,9 @@ class HttpChannel:
         if outbound.attachments and not outbound.text:
             raise DeliveryError("the HTTP API returns text only: a file cannot be sent there", permanent=True)
         if call := self._waiting.of(outbound):
-            call.tokens = max(call.tokens, outbound.tokens)
-            if outbound.stop_reason in ("length", "content_filter"):
-                call.stop_reason = outbound.stop_reason
-            call.say(outbound.text)
-            if call.turn_is_over or not call.turn_runs:
-                self._waiting.passed(call)
+            call.take(outbound)
+            if call.ended:
+                self.api.calls.end_earlier(call)
         else:
             _log.info(
                 t("no client is waiting for an answer in {place} any more", place=outbound.address.chat)

@@ -1,8 +1,7 @@
 """One connection of the listener: uvicorn's HTTP/1.1 protocol, with limits that uvicorn lacks.
 
-A connection must send the head of a request in time; of idle connections, the oldest are closed for new ones.
-Imported
-with the first connection (:mod:`claw_http.listener`): uvicorn imports click and multiprocessing, 3 MB.
+A connection must send the head of a request in time; of many idle connections, the oldest are closed. Imported with
+the first connection (:mod:`claw_http.listener`): uvicorn imports click and multiprocessing, 3 MB.
 """
 
 import asyncio
@@ -20,7 +19,10 @@ HEAD_BYTES = 16 << 10
 READ_BYTES = 32 << 10
 """Bytes per read of a socket: a caller's bytes are held in four copies (asyncio reads 256 KiB)."""
 IDLE_CONNECTIONS = 256
-"""Maximum number of connections without a request."""
+"""Connections without a request beyond which the oldest are closed, once they had ``SETTLE_SECONDS`` for a head."""
+YOUNG_CONNECTIONS = 1024
+"""Connections without a request beyond which no more are accepted until some have a request or are closed."""
+SETTLE_SECONDS = 1.0
 TAKEN_SECONDS = 30.0
 """A caller that reads nothing of a pending response for this time is disconnected; asyncio would wait for
 ever.
@@ -38,6 +40,7 @@ class IdleConnections:
 
     def __init__(self) -> None:
         self._since: dict[asyncio.BaseTransport, asyncio.TimerHandle] = {}
+        self._trim: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._since)
@@ -46,15 +49,35 @@ class IdleConnections:
         """Add a connection; keep its start time if it waited before."""
         if transport in self._since or transport.is_closing():
             return
-        while len(self._since) >= IDLE_CONNECTIONS:
-            self._close(next(iter(self._since)))
         loop = asyncio.get_running_loop()
         self._since[transport] = loop.call_later(HEAD_SECONDS, self._close, transport)
+        self._trim_oldest()
 
     def ended(self, transport: asyncio.BaseTransport) -> None:
         """Remove a connection that has a request or is closed."""
         if timer := self._since.pop(transport, None):
             timer.cancel()
+
+    def close_oldest(self) -> bool:
+        """Close the oldest connection; return false if it had no time yet to send a head."""
+        oldest = next(iter(self._since), None)
+        if oldest is None:
+            return False
+        waited = HEAD_SECONDS + asyncio.get_running_loop().time() - self._since[oldest].when()
+        if waited >= SETTLE_SECONDS:
+            self._close(oldest)
+        return waited >= SETTLE_SECONDS
+
+    def _trim_oldest(self) -> None:
+        """Close old connections beyond the limit, now and as soon as the next one is old."""
+        while len(self._since) > IDLE_CONNECTIONS and self.close_oldest():
+            pass
+        if len(self._since) > IDLE_CONNECTIONS and self._trim is None:
+            self._trim = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._trim_again)
+
+    def _trim_again(self) -> None:
+        self._trim = None
+        self._trim_oldest()
 
     def _close(self, transport: asyncio.BaseTransport) -> None:
         self.ended(transport)
@@ -165,6 +188,20 @@ class Connections:
     def __call__(self) -> Protocol:
         """Return a protocol for a new connection."""
         return Protocol(self._idle, self._config, self._state, {})
+
+    @property
+    def count(self) -> int:
+        """The number of open connections."""
+        return len(self._state.connections)
+
+    @property
+    def is_crowded(self) -> bool:
+        """True if so many connections have sent no request that no more are accepted."""
+        return len(self._idle) >= YOUNG_CONNECTIONS
+
+    def close_idle(self) -> bool:
+        """Close the oldest connection without a request; return false if there is none that may be closed."""
+        return self._idle.close_oldest()
 
     async def close(self) -> None:
         """Give running requests a moment to end, and close."""

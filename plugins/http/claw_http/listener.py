@@ -1,4 +1,8 @@
-"""The listening socket. The HTTP code of its connections is imported with the first connection."""
+"""The listening socket. The HTTP code of its connections is imported with the first connection.
+
+Connections are accepted while descriptors are left for them; the others wait in the backlog of the kernel and are not
+closed. (``asyncio.Server`` accepts without limit.)
+"""
 
 import asyncio
 import errno
@@ -12,13 +16,32 @@ from claw import ClawError
 if TYPE_CHECKING:
     from claw_http.connection import Connections
 
+BACKLOG = 4096
+"""Connections that wait to be accepted; systems cut it to their own limit (Linux: net.core.somaxconn)."""
+MOST_OPEN = 8192
+_LOOK_SECONDS, _NO_FILES_SECONDS = 0.02, 0.2
+
+
+def most_open_connections() -> int:
+    """Return how many connections may be open: half of the descriptors of this process."""
+    try:
+        import resource  # absent on Windows
+    except ImportError:
+        return MOST_OPEN
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST_OPEN if soft == resource.RLIM_INFINITY else max(16, min(MOST_OPEN, soft // 2))
+
 
 class Listener:
-    """A socket that passes every request to ``app`` (ASGI)."""
+    """A socket that passes every request to ``app`` (ASGI).
 
-    def __init__(self, app: Callable[..., Any]) -> None:
-        self._app = app
-        self._server: asyncio.Server | None = None
+    :param most_open: maximum number of open connections; 0 = by the limit of the process.
+    """
+
+    def __init__(self, app: Callable[..., Any], most_open: int = 0) -> None:
+        self._app, self._most_open = app, most_open
+        self._sockets: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
         self._connections: Connections | None = None
         self._early: dict[asyncio.Transport, None] = {}
         self._loading: asyncio.Task[None] | None = None
@@ -30,16 +53,21 @@ class Listener:
         """
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(self._protocol, address, port, backlog=512)
+            self._sockets = await _bound(address, port)
         except OSError as why:
             raise address_error(why, address, port) from None
-        return int(self._server.sockets[0].getsockname()[1])
+        self._most_open = self._most_open or most_open_connections()
+        self._accepting = [loop.create_task(self._accept(one)) for one in self._sockets]
+        return int(self._sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Accept no more requests, give running ones a moment to end, and close."""
-        if self._server is None:
-            return
-        self._server.close()
+        for task in self._accepting:
+            task.cancel()
+        if self._accepting:
+            await asyncio.wait(self._accepting)
+        for one in self._sockets:
+            one.close()
         if self._loading:
             self._loading.cancel()
         for transport in self._early:
@@ -47,8 +75,34 @@ class Listener:
         if self._connections:
             await self._connections.close()
 
+    async def _accept(self, listening: socket.socket) -> None:
+        """Accept connections until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wait_for_space()
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError:  # no descriptor is left, or the caller has gone: it waits, or the next one comes
+                await asyncio.sleep(_NO_FILES_SECONDS)
+                continue
+            try:
+                await loop.connect_accepted_socket(self._protocol, connection)
+            except OSError:
+                connection.close()
+
+    async def _wait_for_space(self) -> None:
+        """Wait until one more connection may be open; idle ones are closed for it."""
+        while True:
+            opened = len(self._early) + (self._connections.count if self._connections else 0)
+            if opened < self._most_open and not (self._connections and self._connections.is_crowded):
+                return
+            if not (self._connections and self._connections.close_idle()):
+                await asyncio.sleep(_LOOK_SECONDS)
+
     def early(self, transport: asyncio.Transport) -> None:
         """Hold a connection, unread, until uvicorn is imported."""
+        if self._connections:  # they came while its protocol was made
+            return self._adopt(self._connections, transport)
         loop = asyncio.get_running_loop()
         self._early[transport] = None
         loop.call_soon(
@@ -56,6 +110,7 @@ class Listener:
         )  # CPython before 3.11.4 begins to read after this, paused or not
         if self._loading is None:
             self._loading = loop.create_task(self._load())
+        return None
 
     def _pause(self, transport: asyncio.Transport) -> None:
         if transport in self._early:
@@ -72,10 +127,14 @@ class Listener:
         self._connections = await asyncio.to_thread(_connections, self._app)
         early, self._early = self._early, {}
         for transport in early:
-            protocol = self._connections()
-            transport.set_protocol(protocol)
-            protocol.connection_made(transport)
+            self._adopt(self._connections, transport)
             transport.resume_reading()
+
+    @staticmethod
+    def _adopt(connections: "Connections", transport: asyncio.Transport) -> None:
+        protocol = connections()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
 
 
 def try_address(address: str, port: int) -> None:
@@ -134,3 +193,28 @@ def _connections(app: Callable[..., Any]) -> "Connections":
     from claw_http.connection import Connections
 
     return Connections(app)
+
+
+async def _bound(address: str, port: int) -> list[socket.socket]:
+    """Return listening sockets, one for each address of a name; all have the port of the first.
+
+    :raises OSError: an address is not available.
+    """
+    loop, sockets = asyncio.get_running_loop(), list[socket.socket]()
+    found = await loop.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    try:
+        for family, kind, protocol, _, place in dict.fromkeys(found):
+            one = socket.socket(family, kind, protocol)
+            sockets.append(one)
+            one.setblocking(False)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            same_port = place[1] or (sockets[0].getsockname()[1] if len(sockets) > 1 else 0)
+            one.bind((place[0], same_port, *place[2:]))
+            one.listen(BACKLOG)
+    except OSError:
+        for one in sockets:
+            one.close()
+        raise
+    return sockets

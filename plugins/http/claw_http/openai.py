@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from claw import nearest
 
@@ -226,46 +226,75 @@ def _valid_text(text: str, at: str) -> str:
     return text
 
 
-def completion(
-    id: str, created: int, model: str, text: str, end: str, usage: Mapping[str, int]
-) -> dict[str, Any]:
+class Answer(Protocol):
+    """The end of a turn, as a completion needs it.
+
+    :ivar message_id: the id of the completion.
+    :ivar refusal: the text of a model that refused to answer.
+    :ivar stop_reason: the ``finish_reason``: stop, length or content_filter.
+    :ivar tokens: what the models read and wrote.
+    """
+
+    message_id: str
+    refusal: str
+    stop_reason: str
+    tokens: tuple[int, int]
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        ...
+
+
+def completion(answer: Answer, created: int, model: str) -> dict[str, Any]:
     """Format a whole completion.
 
     :param created: seconds since 1970.
-    :param end: the ``finish_reason``: stop, length or content_filter.
     """
-    message = {"role": "assistant", "content": text, "refusal": None}
+    text = answer.text
+    message = {
+        "role": "assistant",
+        "content": None if answer.refusal and not text else text,
+        "refusal": answer.refusal or None,
+    }
     return {
-        "id": id,
+        "id": answer.message_id,
         "object": "chat.completion",
         "created": created,
         "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": end, "logprobs": None}],
-        "usage": dict(usage),
+        "choices": [{"index": 0, "message": message, "finish_reason": answer.stop_reason, "logprobs": None}],
+        "usage": _usage(answer),
     }
 
 
+def _usage(answer: Answer) -> dict[str, int]:
+    """Return the tokens that the models read and wrote for the answer; zeros when the service did not
+    count.
+    """
+    read, written = answer.tokens
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+
+
 def chunk(
-    id: str,
+    answer: Answer,
     created: int,
     model: str,
     delta: Mapping[str, Any] | None,
     end: str | None = None,
-    usage: Mapping[str, int] | None = None,
 ) -> bytes:
     """Format one event of a stream; without ``delta`` the one with the usage."""
     choices = (
         [] if delta is None else [{"index": 0, "delta": dict(delta), "finish_reason": end, "logprobs": None}]
     )
     chunk: dict[str, Any] = {
-        "id": id,
+        "id": answer.message_id,
         "object": "chat.completion.chunk",
         "created": created,
         "model": model,
         "choices": choices,
     }
-    if usage is not None:
-        chunk["usage"] = dict(usage)
+    if delta is None:
+        chunk["usage"] = _usage(answer)
     return event(chunk)
 
 

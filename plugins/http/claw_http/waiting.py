@@ -1,19 +1,27 @@
 """The waiting requests: each with its growing text, and its end."""
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
+from math import inf
 
 from claw import Address, Outbound
+from claw_channel_sdk import MessageFate
 
-ID_HEAD = "chatcmpl-"
-"""Prefix of message ids, which are the ids of the completions."""
+from claw_http.failures import failed_turn, no_answer, still_running
+from claw_http.openai import BadRequest
+
+CHAT_HEAD, RESPONSE_HEAD = "chatcmpl-", "resp_"
+ID_HEADS = (CHAT_HEAD, RESPONSE_HEAD)
+"""Prefixes of message ids, which are the ids of completions and responses."""
 LATE_SECONDS = 1.0
-"""Claw reports the end of a turn before it delivers the last text; after this time none is expected."""
+"""Claw reports the end of a turn before it delivers the last text; after this time the journal is read."""
 SOON_SECONDS = 0.3
 """A text sent while no turn runs is the whole answer (a chat command), unless a turn begins within this
 time.
 """
+MAX_KEPT = 4096
+"""Maximum number of requests without a caller whose turn runs on."""
 
 
 def more(before: str, block: str, text: str) -> str:
@@ -30,21 +38,30 @@ def more(before: str, block: str, text: str) -> str:
 
 
 class PendingRequest:
-    """One request and its growing answer.
+    """One request and its growing answer, for any number of callers.
 
-    :param message_id: of the inbound message made from it.
+    :param message_id: of the inbound message made from it; ``event_id`` too.
+    :ivar callers: the number of those who wait.
+    :ivar failure: why there is no answer.
+    :ivar refusal: the text of a model that refused to answer.
     :ivar tokens: what the models read and wrote for it.
     :ivar stop_reason: why its answer ends: stop, length or content_filter.
+    :ivar read_fate: called when it ends with nothing: reads its end from the journal into it.
+    :ivar on_end: called once, when it has ended.
     """
 
-    def __init__(self, message_id: str, address: Address) -> None:
-        self.message_id, self.address = message_id, address
-        self.problem, self.stop_reason = "", "stop"
+    def __init__(self, message_id: str, event_id: str, address: Address) -> None:
+        self.message_id, self.event_id, self.address = message_id, event_id, address
+        self.callers, self.stop_reason, self.refusal = 0, "stop", ""
+        self.failure: BadRequest | None = None
         self.tokens = (0, 0)
         self.turn_runs = self.turn_is_over = self.ended = False
+        self.read_fate: Callable[[PendingRequest], None] = lambda call: None
+        self.on_end: Callable[[], None] = lambda: None
+        self._is_ending = False
         self._said: list[str] = []
         self._written = self._block = ""
-        self._pieces: deque[str] = deque()
+        self._pieces: list[str] = []
         self._news = asyncio.Event()
 
     @property
@@ -56,6 +73,35 @@ class PendingRequest:
     def has_begun(self) -> bool:
         """True if a part of the answer is visible."""
         return bool(self._written)
+
+    @property
+    def is_blank(self) -> bool:
+        """True if it ended with neither text nor failure, as far as is known here."""
+        return not (self._said or self._written or self.refusal or self.failure)
+
+    def take(self, outbound: Outbound) -> None:
+        """Add a message of its turn: a part of the answer, a refusal, or the notice of a failure."""
+        self.tokens = max(self.tokens, outbound.tokens)
+        reason = outbound.stop_reason
+        if reason == "content_filter":
+            self.stop_reason, self.refusal = reason, outbound.text
+            self.say("")
+        elif reason in ("stop", "length"):
+            self.stop_reason = reason
+            self.say(outbound.text)
+        else:
+            self.failure = failed_turn(reason, outbound.text)
+            self.end()
+
+    def take_fate(self, fate: MessageFate) -> None:
+        """Add what the journal says about an ended message, when no reply of it arrived here."""
+        own = [one for one in fate.replies if one.answers == self.message_id]
+        for one in own:
+            self.take(one)
+        if self.is_blank and fate.replies and not own:
+            self.failure = no_answer("merged")
+        elif self.is_blank and fate.outcome not in ("delivered", "silent", "command", "answered"):
+            self.failure = no_answer(fate.outcome)
 
     def show(self, text: str) -> None:
         """Show the answer so far."""
@@ -89,49 +135,100 @@ class PendingRequest:
         if not self.turn_runs:
             self.end()
 
-    def end(self, problem: str = "") -> None:
+    def end(self, failure: BadRequest | None = None) -> None:
         """End the answer."""
-        if not self.ended:
-            self.problem, self.ended = problem, True
-            self._news.set()
+        if self.ended or self._is_ending:
+            return
+        self._is_ending = True
+        if failure is None and self.is_blank:
+            self.read_fate(self)
+        self.failure, self.ended = failure or self.failure, True
+        self._news.set()
+        self.on_end()
 
     async def until_ended(self) -> None:
         """Wait for the whole answer."""
         while not self.ended:
-            self._news.clear()
-            await self._news.wait()
+            await self._next_news()
 
-    async def pieces(self, quiet_seconds: float) -> AsyncIterator[str]:
-        """Yield the answer in pieces; yield an empty one when nothing came for ``quiet_seconds``."""
+    async def until_begun(self) -> None:
+        """Wait for the first text or the end."""
+        while not (self.ended or self._pieces):
+            await self._next_news()
+
+    async def pieces(self, quiet_seconds: float, deadline: float = inf) -> AsyncIterator[str]:
+        """Yield the answer in pieces from its beginning; yield an empty one when nothing came for
+        ``quiet_seconds``.
+
+        :param deadline: of the monotonic clock.
+        :raises BadRequest: the deadline passed.
+        """
+        at, began = 0, time.monotonic()
         while True:
-            while self._pieces:
-                yield self._pieces.popleft()
+            while at < len(self._pieces):
+                at += 1
+                yield self._pieces[at - 1]
             if self.ended:
                 return
-            self._news.clear()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise still_running(deadline - began)
             try:
-                await asyncio.wait_for(self._news.wait(), quiet_seconds)
+                await asyncio.wait_for(self._next_news(), min(quiet_seconds, left))
             except TimeoutError:
-                yield ""
+                if left > quiet_seconds:
+                    yield ""
+
+    async def _next_news(self) -> None:
+        self._news.clear()  # whoever waits has looked at all that came before
+        await self._news.wait()
 
 
 class PendingRequests:
-    """All waiting requests, in order of arrival."""
+    """All requests whose turn waits or runs, in order of arrival, whether a caller waits for them or not."""
 
     def __init__(self) -> None:
         self._calls: dict[str, PendingRequest] = {}
 
     def __len__(self) -> int:
-        return len(self._calls)
+        return sum(call.callers > 0 for call in self._calls.values())
 
-    def open(self, message_id: str, address: Address) -> PendingRequest:
-        """Add a request."""
-        call = self._calls[message_id] = PendingRequest(message_id, address)
+    def open(self, message_id: str, event_id: str, address: Address) -> PendingRequest:
+        """Add a request with one caller."""
+        call = self._calls[message_id] = PendingRequest(message_id, event_id, address)
+        call.callers = 1
         return call
 
+    def get(self, message_id: str) -> PendingRequest | None:
+        """Return the request with this message id."""
+        return self._calls.get(message_id)
+
+    def running(self, digest: str) -> PendingRequest | None:
+        """Return the newest request with this digest that has not ended."""
+        ends = f":{digest}"
+        found = (one for one in reversed(self._calls.values()) if one.event_id.endswith(ends))
+        return next((one for one in found if not one.ended), None)
+
     def close(self, call: PendingRequest) -> None:
-        """Remove a request that is answered or disconnected."""
-        self._calls.pop(call.message_id, None)
+        """Remove one caller, answered or gone; without callers, an ended request is forgotten."""
+        call.callers -= 1
+        if call.callers <= 0:
+            call.on_end = lambda: self.discard(call)
+            if call.ended:
+                self.discard(call)
+            elif len(self._calls) > MAX_KEPT:
+                left = next((one for one in self._calls.values() if one.callers <= 0), None)
+                if left:
+                    self.discard(left)
+
+    def discard(self, call: PendingRequest) -> None:
+        """Forget a request at once, unless a caller came back."""
+        if call.callers <= 0 and self._calls.get(call.message_id) is call:
+            del self._calls[call.message_id]
+
+    def waiting_at(self, address: Address) -> int:
+        """Return the number of requests of a conversation that have not ended."""
+        return sum(call.address == address and not call.ended for call in self._calls.values())
 
     def of(self, outbound: Outbound) -> PendingRequest | None:
         """Return the request that waits for this message."""
@@ -139,22 +236,22 @@ class PendingRequests:
 
     def at(self, address: Address, message_id: str) -> PendingRequest | None:
         """Return the request with the id ``message_id``; for a foreign id, the oldest one at that address."""
-        if message_id.startswith(ID_HEAD):
+        if message_id.startswith(ID_HEADS):
             return self._calls.get(message_id)
         waits = (call for call in self._calls.values() if call.address == address and not call.ended)
         return next(waits, None)
 
-    def passed(self, call: PendingRequest) -> None:
-        """End older requests at the same address: they have missed their answer (``interrupt``,
-        ``/stop``).
-        """
+    def before(self, call: PendingRequest) -> list[PendingRequest]:
+        """Return the older requests at the same address that wait for their turn."""
+        found = []
         for earlier in self._calls.values():
             if earlier is call:
-                return
+                break
             if earlier.address == call.address and not earlier.turn_is_over:
-                earlier.over()
+                found.append(earlier)
+        return found
 
-    def end_all(self, problem: str) -> None:
+    def end_all(self, failure: BadRequest) -> None:
         """End all requests when claw stops."""
-        for call in self._calls.values():
-            call.end(problem)
+        for call in list(self._calls.values()):
+            call.end(failure)

@@ -7,6 +7,7 @@ from claw import lazy_names
 
 _NAMES = {
     "edit_stream": "EditStream",
+    "fates": "FateInbox MessageFate",
     "optional_methods": "OptionalChannelMethods",
     "routes": "WebAnswer WebRequest WebRoute",
     "splitting": "BlockSplitter split_text",

@@ -3,6 +3,10 @@
 from claw_channel_sdk.edit_stream import (
     EditStream as EditStream,
 )
+from claw_channel_sdk.fates import (
+    FateInbox as FateInbox,
+    MessageFate as MessageFate,
+)
 from claw_channel_sdk.optional_methods import (
     OptionalChannelMethods as OptionalChannelMethods,
 )

@@ -5,10 +5,12 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from claw import Inbound, Outbound
 from claw.testing import plugin_config
+from claw_channel_sdk import MessageFate
 from claw_http.channel import HttpChannel
 from claw_http.settings import HttpSettings
 
@@ -20,6 +22,7 @@ class FakeInbox:
 
     def __init__(self, answer: Callable[[Inbound], str] | None = None) -> None:
         self.received: list[Inbound] = []
+        self.fates: dict[str, MessageFate] = {}
         self.takes = True
         self.channel: HttpChannel | None = None
         self._answer = answer
@@ -33,6 +36,9 @@ class FakeInbox:
                 self._answers.add(task)
                 task.add_done_callback(self._answers.discard)
         return self.takes
+
+    def fate(self, event_pattern: str) -> MessageFate | None:
+        return next((fate for id, fate in self.fates.items() if fnmatchcase(id, event_pattern)), None)
 
     async def _say(self, inbound: Inbound, text: str) -> None:
         assert self.channel is not None
@@ -125,6 +131,7 @@ async def listening(
     http: Mapping[str, Any] | None = None,
     tree: Mapping[str, Any] | None = None,
     quiet_seconds: float = 15.0,
+    most_open: int = 0,
 ) -> AsyncIterator[Listening]:
     """A channel that listens until the block ends.
 
@@ -136,7 +143,7 @@ async def listening(
     settings = config.channel("http", HttpSettings)
     assert settings is not None
     inbox = FakeInbox(answer)
-    inbox.channel = channel = HttpChannel(config, settings, quiet_seconds)
+    inbox.channel = channel = HttpChannel(config, settings, quiet_seconds, most_open)
     running = asyncio.ensure_future(channel.run(inbox))
     try:
         async with asyncio.timeout(20):

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from claw import Address, Attachment, ConfigError, DeliveryError, Outbound
 from claw.testing import plugin_config
+from claw_channel_sdk import MessageFate
 from claw_http import hookspecs
-from claw_http.api import conversation_of
+from claw_http.calls import conversation_of
 from claw_http.openai import BadRequest, agent_of, read
 from claw_http.settings import GatewaySettings, HttpSettings
 from claw_http.waiting import more
@@ -51,7 +52,7 @@ async def test_a_request_becomes_a_direct_message_of_the_api():
         "message",
     )
     assert inbound.address == Address("http", "user-kitchen", thread="user-kitchen")
-    assert inbound.message_id == inbound.event_id == said.plain["id"]
+    assert inbound.message_id == inbound.event_id.partition(":")[0] == said.plain["id"]
     answer = said.plain
     assert (answer["object"], answer["model"]) == ("chat.completion", "claw/chef")
     (choice,) = answer["choices"]
@@ -356,16 +357,45 @@ async def test_answers_find_their_own_request_also_within_one_conversation():
     assert contents == ["to 1", "to 2"]
 
 
-async def test_who_was_passed_over_gets_an_empty_answer_and_does_not_wait_for_ever():
+async def test_a_call_that_a_newer_one_interrupts_gets_an_error_and_no_empty_answer():
     async with listening(answer=None, http={"queue": {"mode": "interrupt"}}) as harness:
         first = asyncio.ensure_future(harness.chat("1", user="a"))
-        await until_received(harness, 1)
+        one = await until_received(harness, 1)
         second = asyncio.ensure_future(harness.chat("2", user="a"))
         two = await until_received(harness, 2)
-        await harness.channel.settled(two.address, two.message_id)
+        harness.inbox.fates[one.event_id] = MessageFate(one.event_id, "user-a", "interrupted")
+        for inbound in (one, two):
+            await harness.channel.settled(inbound.address, inbound.message_id)
         await harness.channel.send(answer_to(two, "to 2"))
-        contents = [(await asked).plain["choices"][0]["message"]["content"] for asked in (first, second)]
-    assert contents == ["", "to 2"]
+        passed, answered = await asyncio.gather(first, second)
+    assert (passed.status, passed.code, passed.headers["x-should-retry"]) == (409, "interrupted", "false")
+    assert answered.plain["choices"][0]["message"]["content"] == "to 2"
+
+
+async def test_calls_that_one_turn_answers_together_do_not_wait_for_ever():
+    async with listening(answer=None) as harness:
+        first = asyncio.ensure_future(harness.chat("1", user="a"))
+        one = await until_received(harness, 1)
+        second = asyncio.ensure_future(harness.chat("2", user="a"))
+        two = await until_received(harness, 2)
+        reply = answer_to(two, "to both")
+        harness.inbox.fates[one.event_id] = MessageFate(one.event_id, "user-a", "delivered", (reply,))
+        await harness.channel.settled(two.address, two.message_id)
+        await harness.channel.send(reply)
+        passed, answered = await asyncio.gather(first, second)
+    assert (passed.status, passed.code) == (409, "merged")
+    assert answered.plain["choices"][0]["message"]["content"] == "to both"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_is_delivered_late_is_read_from_the_journal(stream):
+    async with listening(answer=None) as harness:
+        asked = asyncio.ensure_future(harness.chat(stream=stream, user="a"))
+        one = await until_received(harness, 1)
+        fate = MessageFate(one.event_id, "user-a", "delivered", (answer_to(one, "late"),))
+        harness.inbox.fates[one.event_id] = fate
+        await harness.channel.settled(one.address, one.message_id)
+        assert b"late" in (await asked).body
 
 
 async def test_a_caller_who_left_changes_nothing():
@@ -403,7 +433,7 @@ async def test_while_claw_takes_nothing_in_a_caller_is_asked_to_come_again():
     async with listening() as harness:
         harness.inbox.takes = False
         said = await harness.chat()
-    assert (said.status, said.headers["retry-after"]) == (503, "5")
+    assert (said.status, said.headers["retry-after"]) == (503, "3")
 
 
 @pytest.mark.parametrize("http", [{"dmPolicy": "disabled"}, {"allowFrom": []}, {"allowFrom": ["telegram:1"]}])

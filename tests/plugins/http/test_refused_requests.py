@@ -187,7 +187,7 @@ def test_the_manual_names_the_limits_that_are():
         f"At most {bodies.AT_ONCE} unauthenticated bodies ({bodies.TOGETHER_BYTES >> 20} MiB together)",
         f"A handler has {front.ROUTE_SECONDS:g} seconds.",
         f"within {connection.HEAD_SECONDS:g} seconds, at most {connection.HEAD_BYTES >> 10} KiB",
-        f"At most {connection.IDLE_CONNECTIONS} connections may be open without a request",
+        f"Of more than {connection.IDLE_CONNECTIONS} connections without a request",
         f"A request body of the API may have {front.OWN_BODY_BYTES >> 20} MiB",
         f"pictures included, and take {front.OWN_BODY_SECONDS:g} seconds",
         "After ten wrong tokens a minute from one address, or a hundred from all",

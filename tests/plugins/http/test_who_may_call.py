@@ -237,5 +237,5 @@ async def test_claw_stops_within_two_seconds_and_reports_who_waits():
         began = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - began < 2
     assert ((await waits).status, (await waits).code) == (503, "stopping")
-    assert b"the listener is stopping" in (await streams).body
+    assert b"claw is stopping" in (await streams).body
     assert await slow == b""

@@ -2,18 +2,13 @@
 
 import asyncio
 import base64
-from contextlib import asynccontextmanager
 
-import claw_http
 import openai
 import pytest
 from claw import Assistant, Finished, Image, Text, TextDelta, hookimpl
-from claw.testing import FakeProvider, FakeTool, Harness, says
+from claw.testing import FakeProvider, FakeTool, calls, says
 from claw_channel_sdk import WebAnswer, WebRoute
-from claw_gateway.supervisor import ChannelServer
-from plugins.http.bench import TOKEN
-
-GATEWAY = {"gateway": {"port": 0, "auth": {"token": TOKEN}}, "channels": {"http": {}}}
+from plugins.http.sdk_gateway import GATEWAY, a_gateway, user
 
 
 class Bell:
@@ -31,31 +26,6 @@ class Broken:
     @hookimpl
     def register_routes(self, config):
         raise RuntimeError("no routes today")
-
-
-@asynccontextmanager
-async def a_gateway(*answers, config=None, tools=(), model=None, **plugins):
-    """A gateway that serves, and the SDK's client for it."""
-    tree = {**GATEWAY, **(config or {})}
-    served = {"http": claw_http, **plugins}
-    async with Harness(model or FakeProvider(*answers), config=tree, tools=tools, plugins=served) as harness:
-        stop = asyncio.Event()
-        serving = asyncio.ensure_future(ChannelServer(harness.app).run(stop))
-        channel = harness.app.registry.channels["http"].value
-        async with asyncio.timeout(10):
-            while not channel.url:
-                await asyncio.sleep(0.005)
-        client = openai.AsyncOpenAI(api_key=TOKEN, base_url=f"{channel.url}/v1", max_retries=0, timeout=60)
-        try:
-            async with client:
-                yield client, harness
-        finally:
-            stop.set()
-            await serving
-
-
-def user(content):
-    return [{"role": "user", "content": content}]
 
 
 async def test_a_completion_is_a_turn_of_the_agent():
@@ -126,17 +96,6 @@ async def test_requests_at_once_each_have_their_own_answer():
     assert answers == [f"echo number {number}" for number in range(9)]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_turn_that_fails_is_answered_in_words(stream):
-    async with a_gateway(RuntimeError("the model is away")) as (client, _):
-        said = await client.chat.completions.create(model="claw", messages=user("hello"), stream=stream)
-        if stream:
-            text = "".join([c.delta.content or "" async for chunk in said for c in chunk.choices])
-        else:
-            text = said.choices[0].message.content
-    assert text
-
-
 async def test_a_chat_command_is_answered_like_a_message():
     async with a_gateway(says("hello again")) as (client, harness):
         for text in ("/status", "/new hello"):
@@ -177,7 +136,7 @@ async def test_a_tool_choice_that_the_agent_does_not_have_is_an_error_before_the
         return {"type": "function", "function": {"name": name}}
 
     tools, policy = [FakeTool("look"), FakeTool("wipe")], {"tools": {"deny": ["wipe"]}}
-    async with a_gateway(says("fine"), tools=tools, config=policy) as (client, harness):
+    async with a_gateway(calls("look"), says("fine"), tools=tools, config=policy) as (client, harness):
         for name in ("nope", "wipe"):
             with pytest.raises(openai.BadRequestError, match=name) as refused:
                 await client.chat.completions.create(
@@ -239,15 +198,3 @@ async def test_no_caller_learns_a_key_of_the_settings_however_its_pieces_come(st
             text = answer.choices[0].message.content
 
     assert text == f"It is {SECRET[:9]} or ***."
-
-
-@pytest.mark.parametrize("stream", [True, False])
-async def test_a_caller_is_told_that_the_model_said_nothing(stream):
-    async with a_gateway(Assistant(()), Assistant(())) as (client, _):
-        answer = await client.chat.completions.create(model="claw", messages=user("Tell"), stream=stream)
-        if stream:
-            text = "".join([choice.delta.content or "" async for chunk in answer for choice in chunk.choices])
-        else:
-            text = answer.choices[0].message.content
-
-    assert text == "The model gave an empty answer. Please ask again."

@@ -1,0 +1,217 @@
+"""Turns on behalf of requests: each is begun once, however often its request is repeated."""
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import Callable, Sequence
+
+from claw import Address, Attachment, Inbound, Inbox, PluginConfig, Sender, UsageError
+from claw.runtime import QueueSettings
+from claw_channel_sdk import FateInbox, MessageFate, WebRequest
+
+from claw_http.failures import (
+    key_of_other_request,
+    no_answer,
+    not_accepted,
+    queue_full,
+    still_running,
+    stopping,
+)
+from claw_http.openai import BadRequest, CompletionRequest, Picture
+from claw_http.repeats import RETRY_SECONDS, LostResponses, RequestIds, request_ids
+from claw_http.settings import CALLER, HttpSettings
+from claw_http.waiting import PendingRequest, PendingRequests
+
+_PLAIN = re.compile(r"[a-z0-9_-]{1,48}")
+
+
+def conversation_of(user: str, fresh: str) -> str:
+    """Return the name of a conversation: one for each ``user``, or a new one. A caller cannot name a session
+    key of claw.
+
+    A user that is not a plain word is replaced by a digest, so that nothing in it can be parsed as a part of
+    a session key.
+    """
+    if not user:
+        return f"once-{fresh}"
+    if _PLAIN.fullmatch(user):
+        return f"user-{user}"
+    return f"user.{hashlib.sha256(user.encode()).hexdigest()[:32]}"
+
+
+class AgentCalls:
+    """The calls of agents: a request joins the turn of the same request, or begins one.
+
+    :param inbox: claw's inbox, while the channel runs.
+    :param pictures: the images of a message until its turn ended, by message id.
+    """
+
+    def __init__(
+        self,
+        config: PluginConfig,
+        settings: HttpSettings,
+        waiting: PendingRequests,
+        inbox: Callable[[], Inbox | None],
+        pictures: dict[str, Sequence[Picture]],
+    ) -> None:
+        self._settings, self._waiting, self._inbox, self._pictures = settings, waiting, inbox, pictures
+        queue: QueueSettings = settings.queue or config.settings.messages.queue
+        self._most_waiting = queue.cap + 1  # one runs
+        self._lost, self._since_ms = LostResponses(), time.time() * 1000
+
+    async def open(self, request: WebRequest, asked: CompletionRequest, head: str) -> PendingRequest:
+        """Return the call of a request, with one more caller; :meth:`close` takes him away.
+
+        :param head: the beginning of its message id.
+        :raises BadRequest: it was not accepted, or has the key of another request.
+        """
+        ids = request_ids(request, head)
+        if found := self._repeated(ids):
+            return found
+        place = conversation_of(asked.user, ids.message_id.removeprefix(head)[:16])
+        return await self._submitted(ids, asked, Address("http", chat=place, thread=place))
+
+    def close(self, call: PendingRequest, delivered: bool) -> None:
+        """Take a caller away.
+
+        :param delivered: he got the end of the answer; otherwise a retry of his SDK finds the turn.
+        """
+        if delivered:
+            self._lost.delivered(call.event_id)
+        else:
+            self._lost.add(call.event_id, time.monotonic())
+        self._waiting.close(call)
+        if self._waiting.get(call.message_id) is not call:
+            self._pictures.pop(call.message_id, None)
+
+    async def finished(self, call: PendingRequest) -> None:
+        """Wait for the end of a call.
+
+        :raises BadRequest: there is no answer.
+        """
+        try:
+            await asyncio.wait_for(call.until_ended(), self._settings.answer_seconds)
+        except TimeoutError:
+            raise still_running(self._settings.answer_seconds) from None
+        if call.failure:
+            raise call.failure
+
+    def _read_fate(self, call: PendingRequest) -> None:
+        """Read the end of a call from the journal: nothing of it arrived here."""
+        if fate := self._fate(f"{call.message_id}:*"):
+            if fate.outcome:
+                call.take_fate(fate)
+            else:  # its turn goes on, in the next process
+                call.failure = stopping()
+
+    def end_earlier(self, call: PendingRequest) -> None:
+        """End the older calls of a conversation that the turn of ``call`` answered too (``/queue collect``)."""
+        for earlier in self._waiting.before(call):
+            fate = self._fate(f"{earlier.message_id}:*")
+            if fate and fate.outcome:
+                earlier.end(no_answer("merged") if fate.outcome == "delivered" else None)
+
+    def _fate(self, pattern: str) -> MessageFate | None:
+        inbox: FateInbox | Inbox | None = self._inbox()
+        read: Callable[[str], MessageFate | None] | None = getattr(inbox, "fate", None)
+        return read(pattern) if read else None
+
+    def _repeated(self, ids: RequestIds) -> PendingRequest | None:
+        """Return the call of the same request; None when it is the first one.
+
+        :raises BadRequest: another request had its key.
+        """
+        if not (ids.keyed or ids.is_retry):
+            return None
+        message_id = ids.message_id
+        if ids.is_retry:
+            running = self._waiting.running(ids.digest)
+            message_id = running.message_id if running else self._lost.find(ids.digest, time.monotonic())
+        call = self._waiting.get(message_id)
+        if call is None:
+            fate = self._fate(f"{message_id}:*") if message_id else self._cut_off(ids)
+            if fate is None:
+                return None
+            call = self._call_of(fate)
+        if call.event_id.rpartition(":")[2] != ids.digest:
+            raise key_of_other_request()
+        call.callers += 1
+        return call
+
+    def _cut_off(self, ids: RequestIds) -> MessageFate | None:
+        """Return the fate of a request with the same bytes whose caller the end of the process before cut off."""
+        fate = self._fate(f"*:{ids.digest}")
+        if fate is None or not self._since_ms - RETRY_SECONDS * 1000 < fate.accepted_at_ms < self._since_ms:
+            return None
+        return fate if not fate.outcome or (fate.ended_at_ms or 0) >= self._since_ms else None
+
+    def _call_of(self, fate: MessageFate) -> PendingRequest:
+        """Return a call without callers for a message in the journal: it waits for its turn, or is ended."""
+        message_id = fate.event_id.rpartition(":")[0]
+        address = Address("http", chat=fate.chat, thread=fate.chat)
+        if not fate.outcome:
+            call = self._opened(message_id, fate.event_id, address)
+            call.began()
+        else:
+            call = PendingRequest(message_id, fate.event_id, address)
+            call.began()
+            call.take_fate(fate)
+            call.end()
+        call.callers = 0
+        return call
+
+    def _opened(self, message_id: str, event_id: str, address: Address) -> PendingRequest:
+        call = self._waiting.open(message_id, event_id, address)
+        call.read_fate = self._read_fate
+        return call
+
+    async def _submitted(self, ids: RequestIds, asked: CompletionRequest, address: Address) -> PendingRequest:
+        """Submit the message; register the waiting request before an answer can arrive."""
+        if (waiting := self._waiting.waiting_at(address)) >= self._most_waiting:
+            raise queue_full(waiting)
+        inbox, id = self._inbox(), ids.message_id
+        files = tuple(
+            Attachment(
+                "image",
+                f"image-{at}.{picture.mime.partition('/')[2]}",
+                picture.mime,
+                f"{id}:{at}",
+                size_bytes=len(picture.data),
+            )
+            for at, picture in enumerate(asked.pictures)
+        )
+        inbound = Inbound(
+            address,
+            asked.text,
+            Sender(CALLER, name=CALLER),
+            message_id=id,
+            event_id=ids.event_id,
+            sent_at=time.time(),
+            mentions_us=True,
+            attachments=files,
+            agent=asked.agent,
+            tool_choice=asked.tool_choice,
+        )
+        call = self._opened(id, ids.event_id, address)
+        if asked.pictures:
+            self._pictures[id] = asked.pictures
+        try:
+            # Shielded: a caller that disconnects must not leave a message half submitted.
+            submitting = asyncio.ensure_future(inbox.submit(inbound)) if inbox else None
+            if submitting and await asyncio.shield(submitting):
+                return call
+        except UsageError as why:
+            self._refuse(call, refused := BadRequest(400, str(why), param="tool_choice", code="unknown_tool"))
+            raise refused from None
+        except asyncio.CancelledError:  # the caller left; whether it is accepted shows later
+            self.close(call, delivered=False)
+            raise
+        self._refuse(call, not_accepted())
+        raise not_accepted()
+
+    def _refuse(self, call: PendingRequest, why: BadRequest) -> None:
+        """End a call whose message was not accepted, also for callers that joined it."""
+        call.end(why)
+        self._waiting.close(call)
+        self._pictures.pop(call.message_id, None)

@@ -1,0 +1,143 @@
+"""Requests that are sent again: by an ``Idempotency-Key``, by the vendor's SDK on its own, after a restart."""
+
+import asyncio
+from dataclasses import dataclass
+
+import claw_http
+import openai
+import pytest
+from claw.runtime import Timeouts
+from claw.testing import FakeProvider, FakeTool, Harness, calls, says
+from plugins.http.sdk_gateway import GATEWAY, a_gateway, served, user
+
+
+@dataclass
+class SlowTool(FakeTool):
+    """A tool with an effect, which takes a while."""
+
+    seconds: float = 1.0
+    effects: str = "once"
+
+    async def run(self, arguments, context):
+        self.calls.append(arguments)
+        await asyncio.sleep(self.seconds)
+        return "paid"
+
+
+def keyed(key):
+    return {"Idempotency-Key": key}
+
+
+async def ask(client, text="pay", **more):
+    answer = await client.chat.completions.create(model="claw", messages=user(text), **more)
+    return answer.choices[0].message.content
+
+
+async def streamed(client, text="pay", **more):
+    stream = await client.chat.completions.create(model="claw", messages=user(text), stream=True, **more)
+    return "".join([choice.delta.content or "" async for chunk in stream for choice in chunk.choices])
+
+
+async def test_the_same_key_at_once_joins_the_turn_and_later_reads_its_answer():
+    pay = SlowTool("pay", seconds=0.3)
+    async with a_gateway(calls("pay"), says("paid once"), tools=[pay]) as (client, harness):
+        together = [ask(client, extra_headers=keyed("k-1")) for _ in range(3)]
+        assert await asyncio.gather(*together) == ["paid once"] * 3
+        assert await ask(client, extra_headers=keyed("k-1")) == "paid once"
+        assert len(harness.app.runtime.turn_log.turns()) == 1
+    assert len(pay.calls) == 1
+
+
+@pytest.mark.parametrize("asked", [ask, streamed])
+async def test_a_stream_with_a_known_key_is_the_whole_answer_again(asked):
+    async with a_gateway(says("a long and whole answer"), says("another")) as (client, _):
+        first = await streamed(client, extra_headers=keyed("k"))
+        assert (first, await streamed(client, extra_headers=keyed("k"))) == ("a long and whole answer",) * 2
+
+
+async def test_a_key_of_another_request_is_refused():
+    async with a_gateway(says("one"), says("two")) as (client, _):
+        assert await ask(client, "first", extra_headers=keyed("k")) == "one"
+        with pytest.raises(openai.UnprocessableEntityError, match="Idempotency-Key") as refused:
+            await ask(client, "second", extra_headers=keyed("k"))
+        assert refused.value.code == "idempotency_key_reused"
+        assert await ask(client, "second", extra_headers=keyed("k2")) == "two"
+
+
+async def test_requests_without_a_key_are_turns_of_their_own():
+    async with a_gateway(says("one"), says("two")) as (client, _):
+        assert [await ask(client, user="ann"), await ask(client, user="ann")] == ["one", "two"]
+
+
+@pytest.mark.parametrize("asked", [ask, streamed])
+async def test_a_client_that_waits_shorter_than_a_tool_runs_it_once_and_gets_the_answer(asked):
+    pay = SlowTool("pay", seconds=1.2)
+    impatient = {"timeout": 0.5, "max_retries": 3}
+    async with a_gateway(calls("pay"), says("paid"), tools=[pay], client=impatient) as (client, harness):
+        assert await asked(client) == "paid"
+        assert len(harness.app.runtime.turn_log.turns()) == 1
+    assert len(pay.calls) == 1
+
+
+async def test_a_call_that_waited_too_long_is_waited_for_by_the_retry():
+    config = {"channels": {"http": {"answerSeconds": 0.3}}}
+    pay = SlowTool("pay", seconds=0.8)
+    async with a_gateway(
+        calls("pay"), says("paid"), tools=[pay], config=config, client={"max_retries": 5}
+    ) as (client, _):
+        assert await ask(client) == "paid"
+    assert len(pay.calls) == 1
+
+
+@pytest.mark.parametrize("headers", [None, keyed("over-a-restart")])
+async def test_a_restart_under_a_call_runs_its_effects_once_and_the_retry_reads_the_answer(tmp_path, headers):
+    plugins, pay = {"http": claw_http}, SlowTool("pay", seconds=5)
+    quick = Timeouts(stop_seconds=0.4, grace_seconds=0.2)
+    async with Harness(
+        FakeProvider(calls("pay")), config=GATEWAY, tools=[pay], plugins=plugins, home=tmp_path
+    ) as first:
+        first.app.timeouts = quick
+        async with served(first) as client:
+            asking = asyncio.ensure_future(ask(client, extra_headers=headers))
+            async with asyncio.timeout(20):
+                while not pay.calls:
+                    await asyncio.sleep(0.01)
+        with pytest.raises(openai.InternalServerError) as stopped:
+            await asking
+    assert (stopped.value.status_code, stopped.value.code) == (503, "stopping")
+    assert stopped.value.response.headers["x-should-retry"] == "true"
+
+    model = FakeProvider(says("I do not know if it was paid"))
+    async with (
+        Harness(model, config=GATEWAY, tools=[pay], plugins=plugins, home=tmp_path) as second,
+        served(second) as client,
+    ):
+        again = headers or {"x-stainless-retry-count": "1"}
+        for _ in range(2):
+            assert await ask(client, extra_headers=again) == "I do not know if it was paid"
+        assert len(second.app.runtime.turn_log.turns()) == 1
+    assert len(pay.calls) == 1
+
+
+async def test_an_answered_request_is_read_again_after_a_restart(tmp_path):
+    plugins = {"http": claw_http}
+    for model in (FakeProvider(says("once")), FakeProvider()):
+        async with (
+            Harness(model, config=GATEWAY, plugins=plugins, home=tmp_path) as harness,
+            served(harness) as client,
+        ):
+            assert await ask(client, extra_headers=keyed("k")) == "once"
+
+
+async def test_a_retry_whose_first_try_never_came_is_a_new_request():
+    async with a_gateway(says("one"), says("two")) as (client, _):
+        assert await ask(client, user="ann") == "one"
+        retry = {"x-stainless-retry-count": "1"}  # of the second "pay", whose first try was lost on its way
+        assert await ask(client, user="ann", extra_headers=retry) == "two"
+
+
+@pytest.mark.parametrize("key", ["", "k" * 256])
+async def test_a_key_that_cannot_be_one_is_refused(key):
+    async with a_gateway() as (client, _):
+        with pytest.raises(openai.BadRequestError, match="Idempotency-Key"):
+            await ask(client, extra_headers=keyed(key))
