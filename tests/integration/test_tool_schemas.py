@@ -24,6 +24,31 @@ BAD: dict[str, Any] = {
     "a remote reference": {"type": "object", "properties": {"x": {"$ref": "https://example.org/x.json"}}},
     "an empty choice": {"type": "object", "properties": {"x": {"anyOf": []}}},
     "required that is no list": {"type": "object", "properties": {}, "required": "x"},
+    **{
+        f"{key}: {value!r}": {"type": "object", "properties": {"x": {key: value}}}
+        for key, value in (
+            ("maximum", "5"),
+            ("minimum", float("inf")),
+            ("minimum", float("nan")),
+            ("maximum", True),
+            ("exclusiveMaximum", "9"),
+            ("multipleOf", 0),
+            ("multipleOf", -2),
+            ("minLength", -1),
+            ("maxLength", 2.5),
+            ("minItems", 1.5),
+            ("maxProperties", None),
+            ("uniqueItems", "yes"),
+            ("description", 5),
+            ("pattern", ["a"]),
+            ("not", []),
+            ("contains", 3),
+            ("additionalProperties", "no"),
+            ("dependentRequired", 5),
+            ("dependentRequired", {"a": "b"}),
+            ("dependentRequired", {"a": [1]}),
+        )
+    },
 }
 COMBINED = {
     "anyOf": [
@@ -55,6 +80,14 @@ NESTED: dict[str, Any] = {
         "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
         "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
     },
+    "names twice": {"type": ["string", "string"], "description": None, "uniqueItems": None},
+    "an argument that is required twice": {
+        "type": "object",
+        "properties": {"a": {"type": "string"}},
+        "required": ["a", "a"],
+        "dependentRequired": {"a": ["b", "b"]},
+    },
+    "counts that are whole": {"type": "array", "minItems": 1.0, "maxItems": 3},
     "true": True,
     "false": False,
     "type lists": {"type": ["string", "array", "null"]},

@@ -8,6 +8,7 @@ import json
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from math import isfinite
 from typing import Annotated, Any
 
 from claw.contracts.errors import ClawError, ToolError, nearest
@@ -170,6 +171,12 @@ _TYPES = frozenset(("object", "array", "string", "number", "integer", "boolean",
 _OF_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_BOUNDS = ("maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf")
+_COUNTS = tuple(
+    f"{end}{of}" for end in ("min", "max") for of in ("Length", "Items", "Properties", "Contains")
+)
+_FLAGS = ("uniqueItems", "readOnly", "writeOnly", "deprecated")
+_WORDS = ("title", "description", "pattern", "format", "$comment", "$id", "$anchor")
 
 
 def schema_problem(schema: Any) -> str:
@@ -207,10 +214,35 @@ def _node_problem(node: Any, whole: Mapping[str, Any]) -> str:
     for key in (*_LISTS, "required", "enum"):
         if key in node and not (isinstance(node[key], list | tuple) and (node[key] or key == "required")):
             return t("{place} must be a list", place=key)
-    if not all(isinstance(name, str) for name in node.get("required", ())):
-        return t("{place} must be a list", place="required")
+    needed = {"required": node.get("required", ()), **_mapping(node, "dependentRequired")}
+    for key, names in needed.items():
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            return t("{place} must be a list", place=key)
+    if wrong := next((key for key, value in node.items() if not _fits(key, value)), ""):
+        return t("{given} is no value of {place}", given=_excerpt(node[wrong]), place=wrong)
     reference = node.get("$ref", "#")
     return "" if _resolves(reference, whole) else t("{given} leads nowhere", given=_excerpt(reference))
+
+
+def _mapping(node: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = node.get(key, {})
+    return value if isinstance(value, Mapping) else {key: value}
+
+
+def _fits(key: str, value: Any) -> bool:
+    """Return true if a keyword may have this value, or one that providers convert: a bound of draft 4 that is true or
+    false, a list of ``items``, a text or a mark that is null.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if key in _BOUNDS:
+        converted = key.startswith("exclusive") and isinstance(value, bool)
+        return converted or (is_number and (key != "multipleOf" or value > 0))
+    if key in _COUNTS:
+        return is_number and value >= 0 and value == int(value)
+    if key in _ONE:
+        return isinstance(value, Mapping | bool) or (key == "items" and isinstance(value, list | tuple))
+    kind: type = bool if key in _FLAGS else str if key in _WORDS else object
+    return value is None or isinstance(value, kind)
 
 
 def _resolves(reference: Any, whole: Any) -> bool:

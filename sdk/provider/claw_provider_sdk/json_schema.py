@@ -16,6 +16,9 @@ _ONE = (
     *("not", "if", "then", "else"),
 )  # fmt: skip
 _NOT_SENT = frozenset({"$schema", "$id", "id", "$comment"})
+_NEVER_NULL = frozenset(
+    ("title", "description", "pattern", "format", "uniqueItems", "readOnly", "writeOnly", "deprecated")
+)
 
 
 def current_draft(node: Any) -> Any:
@@ -28,8 +31,10 @@ def current_draft(node: Any) -> Any:
         return {} if node else {"not": {}}
     if not isinstance(node, Mapping):
         return node
-    out = {key: value for key, value in node.items() if key not in _NOT_SENT}
+    nulls = {key for key in _NEVER_NULL if node.get(key, key) is None}
+    out = {key: value for key, value in node.items() if key not in _NOT_SENT | nulls}
     _update_bounds(out)
+    _without_repetitions(out)
     _update_lists(out)
     if "pattern" in out and not _compiles(out["pattern"]):
         del out["pattern"]
@@ -64,6 +69,14 @@ def _update_lists(node: dict[str, Any]) -> None:
     kinds = node.get("type", ())
     if "array" in (kinds if isinstance(kinds, list | tuple) else (kinds,)):
         node.setdefault("items", {})
+
+
+def _without_repetitions(node: dict[str, Any]) -> None:
+    for key in ("required", "type"):
+        if isinstance(names := node.get(key), list | tuple):
+            node[key] = list(dict.fromkeys(names))
+    if isinstance(needed := node.get("dependentRequired"), Mapping):
+        node["dependentRequired"] = {key: list(dict.fromkeys(names)) for key, names in needed.items()}
 
 
 def _compiles(pattern: Any) -> bool:
