@@ -367,3 +367,18 @@ def test_no_manifest_is_written_for_code_with_a_hook_that_nobody_asks(
     assert (file.parent / "claw-plugin.json").read_text() == before
     assert checked.exit_code == 1
     assert problem in checked.output
+
+
+def test_the_plugin_of_the_readme_is_one_file_and_is_checked_without_a_manifest(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name, language in (("pyproject.toml", "toml"), ("claw_plugin_acme.py", "python")):
+        block = re.search(rf"`{name}`:\n\n```{language}\n(.*?)```", text, re.S)
+        assert block
+        (tmp_path / name).write_text(block[1], encoding="utf-8")
+
+    checked, built = claw("plugins", "check", tmp_path), claw("plugins", "build", tmp_path)
+
+    assert (checked.exit_code, "no findings" in checked.output) == (0, True), checked.output
+    assert built.exit_code == 1
+    assert "a plugin of one file has no manifest" in str(built.exception or built.output)
+    assert not list(tmp_path.rglob("claw-plugin.json"))

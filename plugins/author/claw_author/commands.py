@@ -101,8 +101,15 @@ def check(
 def _built(project: Project) -> Manifest:
     """Return the manifest that follows from the code.
 
-    :raises ClawError: the code brings nothing, or has a hook that nobody asks.
+    :raises ClawError: the code brings nothing, or has a hook that nobody asks; it is one file, without a manifest.
     """
+    if not project.has_manifest:
+        raise ClawError(
+            "a plugin of one file has no manifest",
+            where=f"{project.package}.py",
+            fix="move it to {package}/__init__.py; without a manifest it is loaded at every start",
+            package=project.package,
+        )
     fields = asking.ask(project.root, project.package, project.plugin)
     if problems := fields.pop("problems"):
         raise ClawError(
@@ -131,7 +138,8 @@ def _project(folder: Path) -> tuple[Manifest, list[linting.ManifestFinding]]:
     ]
     manifest = building.built(fields, before, project.description)
     if before is None:
-        changes = [] if broken else [t("it is not there: claw plugins build writes it")]
+        missing = project.has_manifest and not broken
+        changes = [t("it is not there: claw plugins build writes it")] if missing else []
     else:
         changes = [
             t("not as in the code: {change}", change=change)

@@ -16,6 +16,7 @@ class Project:
     """A folder with a ``pyproject.toml`` that declares one plugin.
 
     :param root: the folder to put on the path to import ``package``: the project, or ``src`` in it.
+    :param has_manifest: false for a plugin of one file, which has no folder for a manifest.
     """
 
     folder: Path
@@ -23,6 +24,7 @@ class Project:
     plugin: str
     package: str
     description: str
+    has_manifest: bool = True
 
     @property
     def manifest(self) -> Path:
@@ -57,8 +59,10 @@ def find(folder: Path) -> Project:
         )
     [(plugin, package)] = entries.items()
     for root in (folder, folder / "src"):
-        if root.joinpath(*package.split("."), "__init__.py").is_file():
-            return Project(folder, root, plugin, package, about.get("description", ""))
+        module = root.joinpath(*package.split("."))
+        is_package = (module / "__init__.py").is_file()
+        if is_package or module.with_name(f"{module.name}.py").is_file():
+            return Project(folder, root, plugin, package, about.get("description", ""), is_package)
     raise ClawError(
         "its package {package} is not in {folder}", where=str(file), package=package, folder=folder
     )
