@@ -310,7 +310,7 @@ BUDGETS = {
     "claw_admin": 3933,
     "claw_anthropic": 415,
     "claw_approvals": 673,
-    "claw_author": 564,
+    "claw_author": 575,
     "claw_budgets": 701,
     "claw_channel_sdk": 470,
     "claw_config_sdk": 194,
