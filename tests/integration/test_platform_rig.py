@@ -25,7 +25,6 @@ SAMPLE_SECONDS = 900  # of a machine that is very busy; alone the sample takes a
 BROKEN_SCENES: dict[str, str] = {
     "telegram killed at the first words": "half_left: the half message of the dead process stays beside the whole answer",
     "killed in an undeclared tool": "repeated_undeclared: a tool without effects runs again after a kill",
-    "killed twice in an import": "tools_missing: two kills in the import of a plugin set it aside",
     "one 401 for a poll": "lost: one 401 for getUpdates ends the channel until a person acts",
     "one 404 page for a poll": "lost: one 404 page for getUpdates ends the channel until a person acts",
     "sixteen 429 for one answer": "lost: a 429 counts as a try, and the answer is dropped without a notice",
@@ -52,9 +51,7 @@ BROKEN_COUNTS: dict[str, str] = {
     "repeated_undeclared": "undeclared tools run again; see the scenes",
     "http_wrong": "failed turns are 200 with an apology; see the scenes",
     "http_unanswered": "the answer of a call is an apology; see the scenes",
-    "provider_gone": "kills in the import of a provider set it aside",
     "channel_gone": "a 401 or a 404 page ends the channel; see the scenes",
-    "tools_missing": "kills in the import of a plugin set it aside; see the scenes",
     "doubled": "seen now and then after two kills in one turn",
 }
 """Counts of the storm that may be broken today, with the reason; whether one is depends on the moment."""

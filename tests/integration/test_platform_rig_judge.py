@@ -69,6 +69,11 @@ def test_a_question_without_answer_and_without_notice_is_lost():
     assert exit_code(judge(without(4))) == 1
 
 
+def test_a_question_that_is_answered_only_when_somebody_writes_again_was_lost():
+    assert broken(replace(GOOD, abandoned=["t1.2"])) == {"lost": 1}
+    assert judge(without(4)).lost == {"t1.2"}
+
+
 def test_half_an_answer_is_a_lost_one_unless_a_notice_follows():
     half = shown(4, answer("t1.2", 2, parts=slice(0, 2)))
     assert broken(without(4, half)) == {"lost": 1}
@@ -227,8 +232,8 @@ def test_the_model_answers_a_question_again_that_is_asked_again_after_its_answer
     assert pending([asked, half]) == {"t1.1": "once"}
     other = {"role": "user", "content": [{"type": "text", "text": "ask-t1.2-plain"}]}
     assert pending([asked, other]) == {"t1.1": "once", "t1.2": "plain"}
-    assert pending([asked, other], only_last=True) == {"t1.2": "plain"}
-    assert pending([asked, {"role": "user", "content": "a note"}], only_last=True) == {"t1.1": "once"}
+    assert pending([asked, called_it, other], only_newest=True) == {"t1.1": "once", "t1.2": "plain"}
+    assert pending([asked, half, other], only_newest=True) == {"t1.2": "plain"}
 
 
 def test_telegram_allows_30_calls_a_second_and_20_messages_a_minute_in_a_group():

@@ -82,6 +82,7 @@ class Effect:
 class History:
     """A whole run.
 
+    :ivar abandoned: questions that were lost when all was quiet, before the probes.
     :ivar asked_of_model: the questions that the model has seen.
     :ivar queue: ``messages.queue.mode`` of the run; in ``followup`` every message has its own turn.
     :ivar illformed: what the platforms' types find wrong in requests.
@@ -92,6 +93,7 @@ class History:
     visible: Sequence[Visible] = ()
     calls: Sequence[Call] = ()
     effects: Sequence[Effect] = ()
+    abandoned: Collection[str] = ()
     asked_of_model: Collection[str] = ()
     queue: Literal["followup", "collect", "steer"] = "followup"
     illformed: Sequence[str] = ()

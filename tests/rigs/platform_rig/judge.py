@@ -35,6 +35,11 @@ class Verdict:
         self.examples[name].append(example)
 
     @property
+    def lost(self) -> frozenset[str]:
+        """The questions that are lost."""
+        return frozenset(example.split(": ")[1].split()[0] for example in self.examples.get("lost", ()))
+
+    @property
     def broken(self) -> dict[str, int]:
         """The limits that are broken."""
         broken = {name: self.counts[name] for name in LIMITS if self.counts[name]}
@@ -91,6 +96,7 @@ def judge(history: History) -> Verdict:
         asked_here.sort(key=lambda one: one.position)
         shown_here.sort(key=lambda one: one.position)
         _Chat(f"{channel} {chat}", asked_here, shown_here, history, verdict).judge()
+    _count_shared_answers(history, verdict)
     for call in history.calls:
         _judge_call(call, verdict)
     _judge_effects(history, verdict)
@@ -160,6 +166,8 @@ class _Chat:
     def _judge_question(self, one: Asked, answers: _Answers, told: bool, notices: list[int]) -> None:
         add, about = self.verdict.add, f"{self.name}: {one.question} ({one.kind})"
         wholes, halves = answers.wholes, answers.halves()
+        if wholes and one.question in self.history.abandoned:
+            add("lost", f"{about} had no answer and no notice until somebody wrote again")
         if not wholes:
             if one.probe:
                 add(
@@ -196,6 +204,17 @@ class _Chat:
         for (first, earlier), (second, later) in pairwise(begins):
             if first > second:
                 self.verdict.add("out_of_order", f"{self.name}: {later} is answered before {earlier}")
+
+
+def _count_shared_answers(history: History, verdict: Verdict) -> None:
+    """Count the questions that were answered together with others, though each may have a turn of its own."""
+    runs: dict[int, set[str]] = defaultdict(set)
+    for shown in history.visible:
+        for piece in pieces(shown.text):
+            if piece.run >= 0:
+                runs[piece.run].add(piece.question)
+    if shared := sum(len(questions) for questions in runs.values() if len(questions) > 1):
+        verdict.counts["answered_together"] = shared
 
 
 def _judge_call(call: Call, verdict: Verdict) -> None:

@@ -1,8 +1,8 @@
 """A Chat Completions service (platform.openai.com/docs/api-reference/chat) that numbers its answers.
 
-It answers the questions of the last user's message that has any, or, where several messages may share a turn, all that no
-whole answer follows. A question that was answered and is asked again is answered again, with another number, so the
-judge sees the double. An older question that was left open stays open, so the judge sees that too.
+It answers the questions of the user's messages behind the last answer, as a model does that does not know which of them
+are meant; or, where several messages may share a turn, all questions that no whole answer follows. A question that was
+answered and is asked again is answered again, with another number, so the judge sees the double.
 """
 
 import asyncio
@@ -29,16 +29,17 @@ def text_of(message: Message) -> str:
     return content if isinstance(content, str) else "\n".join(part.get("text") or "" for part in content)
 
 
-def pending(messages: Sequence[Message], *, only_last: bool = False) -> dict[str, str]:
+def pending(messages: Sequence[Message], *, only_newest: bool = False) -> dict[str, str]:
     """Return the questions that no whole answer follows, with their kinds.
 
-    :param only_last: leave out those of earlier messages.
+    :param only_newest: leave out those before the last answer of the assistant.
     """
     open_questions: dict[str, str] = {}
     for message in messages:
         if message["role"] == "user":
-            asked = dict(ASK.findall(text_of(message)))
-            open_questions = asked if asked and only_last else open_questions | asked
+            open_questions |= dict(ASK.findall(text_of(message)))
+        elif message["role"] == "assistant" and only_newest and not message.get("tool_calls"):
+            open_questions.clear()
         elif message["role"] == "assistant":
             found = pieces(text_of(message))
             for question in {piece.question for piece in found} & open_questions.keys():
@@ -61,7 +62,7 @@ def called(messages: Sequence[Message]) -> set[str]:
 class ModelService:
     """The service; ``async with``.
 
-    :param only_last: see ``pending``.
+    :param only_newest: see ``pending``.
     :ivar runs: by question, the numbers of the requests that answered it.
     :ivar refusals: so many of the next requests are answered with 400.
     :ivar missing: tools that a question needed and the request did not offer.
@@ -69,8 +70,8 @@ class ModelService:
     :ivar pause_seconds: between two parts of an answer.
     """
 
-    def __init__(self, dice: random.Random, *, only_last: bool) -> None:
-        self._dice, self._only_last = dice, only_last
+    def __init__(self, dice: random.Random, *, only_newest: bool) -> None:
+        self._dice, self._only_newest = dice, only_newest
         self.pause_seconds = (0.02, 0.25)
         self.requests = self.refusals = 0
         self.runs: dict[str, list[int]] = defaultdict(list)
@@ -99,7 +100,10 @@ class ModelService:
         return web.json_response({"object": "list", "data": [one]})
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
+        try:
+            body = await request.json()
+        except ConnectionError:
+            return web.Response(status=400)  # the gateway is gone
         self.requests += 1
         run = self.requests
         if self.refusals:
@@ -130,7 +134,7 @@ class ModelService:
         """Return the parts of the answer, or the tool calls before it."""
         messages = body["messages"]
         self.seen |= {question for message in messages for question, _ in ASK.findall(text_of(message))}
-        questions, done = pending(messages, only_last=self._only_last), called(messages)
+        questions, done = pending(messages, only_newest=self._only_newest), called(messages)
         offered = {tool["function"]["name"] for tool in body.get("tools") or () if "function" in tool}
         calls: list[dict[str, Any]] = []
         for question, kind in questions.items():

@@ -3,12 +3,15 @@
 import asyncio
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from rigs.platform_rig.gateway_process import STOP_SECONDS, GatewayProcess
 from rigs.platform_rig.judge import judge
 from rigs.platform_rig.world import World
 
-_STILL_SECONDS = 2.0
+_STILL_SECONDS, _TICK_SECONDS = 2.0, 0.5
+_IDLE_SHARE = 0.1
+"""A gateway that runs, or waits for a processor, for less of the time than this is idle."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,7 @@ class Patience:
     """How long a life may take.
 
     :ivar most_seconds: in all.
-    :ivar quiet_seconds: nothing changed for so long: it is over, though something is missing.
+    :ivar quiet_seconds: nothing changed for so long, and the gateway was idle: it is over, though something is missing.
     """
 
     most_seconds: float = 180.0
@@ -25,17 +28,29 @@ class Patience:
 
 async def until_settled(world: World, life: GatewayProcess, patience: Patience) -> None:
     """Wait until all is answered and nothing changes; or nothing has changed for long; or the time is over."""
-    ends, changed, before = time.monotonic() + patience.most_seconds, time.monotonic(), None
+    ends, before, quiet, busy = time.monotonic() + patience.most_seconds, None, 0.0, _busy_seconds(life.pid)
     while time.monotonic() < ends and life.code is None:
         history = world.history()
         calls = [len(one.attempts) for one in history.calls]
         now = world.model.requests, len(history.effects), [one.text for one in history.visible], calls
-        if now != before:
-            before, changed = now, time.monotonic()
         is_open = judge(history).counts["lost"] or (world.callers and world.callers.waiting)
-        if time.monotonic() - changed > (patience.quiet_seconds if is_open else _STILL_SECONDS):
+        worked, busy = _busy_seconds(life.pid) - busy, _busy_seconds(life.pid)
+        if now != before:
+            before, quiet = now, 0.0
+        elif not is_open or worked < _TICK_SECONDS * _IDLE_SHARE:
+            quiet += _TICK_SECONDS
+        if quiet > (patience.quiet_seconds if is_open else _STILL_SECONDS):
             return
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(_TICK_SECONDS)
+
+
+def _busy_seconds(pid: int) -> float:
+    """Return the time that a process has run or waited for a processor (Linux, proc(5)); 0 elsewhere."""
+    try:
+        ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    except (OSError, ValueError):
+        return 0.0
+    return (int(ran) + int(waited)) / 1e9
 
 
 async def stop(world: World, life: GatewayProcess) -> None:

@@ -152,6 +152,7 @@ class Storm:
         await life.wait(3.0)
         self.world.heal()
         await until_settled(self.world, life, self.plan.patience)
+        self.world.abandoned = judge(self.world.history()).lost
         for channel in self.world.setting.channels:
             for chat in self.world.chats(channel):
                 await self.world.say(channel, chat, probe=True)

@@ -67,6 +67,7 @@ class World:
         self.relay_faults = Faults(self.dice)
         self.imported = self.folder / "imported"
         self.effects, self.said = self.folder / "effects", self.folder / "said"
+        self.abandoned: frozenset[str] = frozenset()
         self._asked: list[Asked] = []
         self._numbers: Counter[str] = Counter()
         self._stack = AsyncExitStack()
@@ -83,7 +84,7 @@ class World:
         site = tool_plugin.install(self.folder / "site")
         enter = self._stack.enter_async_context
         self.model = await enter(
-            ModelService(self._dice_of("model"), only_last=self.setting.queue == "followup")
+            ModelService(self._dice_of("model"), only_newest=self.setting.queue == "followup")
         )
         config: dict[str, Any] = {
             "channels": {},
@@ -242,6 +243,7 @@ class World:
             visible=[shown for service in services for shown in service.visible()],
             calls=self.callers.calls() if self.callers else [],
             effects=[Effect(*line.split()) for line in self.effect_lines()],
+            abandoned=self.abandoned,
             asked_of_model=self.model.seen,
             queue=self.setting.queue,
             illformed=wrong + (self.observer.differences() if self.observer else []),
