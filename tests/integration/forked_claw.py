@@ -83,6 +83,8 @@ def _child(order: dict[str, Any], out: Path, err: Path) -> None:
         os.environ.clear()
         os.environ.update(order["env"])
         sys.path[:] = [*filter(None, order["env"]["PYTHONPATH"].split(os.pathsep)), *sys.path[1:]]
+        if (site := Path(sys.path[0], "sitecustomize.py")).is_file():
+            exec(site.read_text(), {})  # as a new process does
         os.chdir(order["cwd"])
         sys.argv = ["claw", *order["words"]]
         from claw.__main__ import main as claw_main

@@ -312,7 +312,7 @@ def test_a_model_of_a_plugin_that_is_switched_off_is_not_ready(home: Path):
 
     [model] = document("models", "status")["models"]
 
-    assert (model["ready"], model["fault"]) == (False, "no plugin provides openai")
+    assert (model["ready"], model["fault"]) == (False, "plugin openai: plugins.deny names it")
 
 
 def test_a_model_is_not_ready_while_its_only_key_rests_wherever_it_is(home: Path):

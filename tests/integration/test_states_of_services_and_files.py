@@ -1,9 +1,12 @@
 """States of services, files and turns × the surfaces that speak of them: no cell calls something sound that is not."""
 
+import json
 import re
 import socket
 import sys
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -58,7 +61,28 @@ def port_free(machine: Forked) -> None:
     machine.write({"channels": {"http": {}}, "gateway": gateway, **KEY})
 
 
+WITHOUT_SDK = """
+import sys
+
+class Hiding:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, path=None, target=None):
+        return None if name.partition(".")[0] == "mcp" else self.finder.find_spec(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+sys.meta_path[:] = map(Hiding, sys.meta_path)
+"""
+
+
 def sdk_missing(machine: Forked) -> None:
+    (machine.path[0] / "sitecustomize.py").write_text(WITHOUT_SDK)
+
+
+def sdk_broken(machine: Forked) -> None:
     (machine.path[0] / "mcp.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'mcp'\", name='mcp')"
     )
@@ -146,7 +170,53 @@ def turn_interrupted(machine: Forked) -> None:
 
 
 TOY = {"agents": {"defaults": {"model": "toy/m"}}}
+NO_FILE = "providers.openai.apiKey: the secret file /no/such cannot be read"
+LAMP = """
+from claw import hookimpl
+
+@hookimpl
+def register_providers(config):
+    raise RuntimeError("no lamp")
+"""
+LAMP_MANIFEST = {
+    "name": "Lamp", "description": "A model.", "api": ">=1,<2", "kinds": ["provider"],
+    "providers": [{"name": "lamp", "env": [], "defaultModel": "m"}],
+}  # fmt: skip
 NO_API_KEY = r"providers.openai: it has no API key.*export OPENAI_API_KEY=…"
+
+
+def key_refused(machine: Forked) -> None:
+    refused = {"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}
+
+    class Service(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(401)
+            self.send_header("content-type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(refused).encode())
+
+        def log_message(self, *parts: Any) -> None:
+            pass
+
+    service = machine.open.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Service))
+    Thread(target=service.serve_forever, daemon=True).start()
+    machine.open.callback(service.shutdown)
+    machine.write(at(f"http://127.0.0.1:{service.server_port}/v1"))
+
+
+def gateway_killed(machine: Forked) -> None:
+    port_free(machine)
+    machine.claw("gateway", "start")
+    machine.claw("gateway", "stop", "--now")
+
+
+def gateway_stopped(machine: Forked) -> None:
+    port_free(machine)
+    machine.claw("gateway", "start")
+    machine.claw("gateway", "stop")
+
+
 BUDGET = {"budgets": {"all": {"tokens": 100_000}}}
 NOT_AN_ADDRESS = "providers.openai.baseUrl: this is not an HTTP address"
 NO_TOKEN = "channels.telegram.botToken: the bot has no token"
@@ -182,6 +252,59 @@ STATES: dict[str, World] = {
     "a service on this machine needs no key": World(
         {VALIDATE: may("is valid$", code=0), DOCTOR: may("no problems found", code=0)},
         config={"providers": {"toy": {"type": "openai", "baseUrl": "http://127.0.0.1:9/v1"}}, **TOY},
+        before=(),
+    ),
+    "the service refused the only key at the last turn": World(
+        {
+            "chat hello": cell("the service rejected the key", code=1),
+            TURNS: cell("failed .*the service rejected the key"),
+            DOCTOR: cell("problem: providers.openai: no key works: default: the key was rejected .*models probe", code=1),
+            "models status": cell("paused for .*the key was rejected", code=1),
+            VALIDATE: may("is valid", code=0),
+        },
+        prepare=key_refused,
+        before=(),
+    ),
+    "the file of the key is missing": World(
+        {
+            VALIDATE: may(f"warning: .*{NO_FILE}"),
+            DOCTOR: cell(f"problem: .*{NO_FILE}", code=1),
+            START: may(f"warning: .*{NO_FILE}"),
+            "models status": cell("the secret file /no/such cannot be read", code=1),
+            "chat hello": cell("the secret file /no/such cannot be read", code=3),
+        },
+        config={"providers": {"openai": {"apiKey": {"file": "/no/such"}}}, **MODEL},
+        before=(),
+    ),
+    "the plugin of the model is quarantined": World(
+        {
+            LISTED: cell("^bad .* quarantined .*no lamp"),
+            "models status": Cell(("plugin bad: .*no lamp",), ("no plugin provides",), 1),
+            DOCTOR: cell("problem: bad: .*no lamp", code=1),
+            STATUS: cell("1 quarantined", "warning: plugin bad was disabled at register: .*no lamp"),
+            START: may("plugin bad was disabled at register: .*no lamp"),
+            "chat hello": cell("plugin bad was disabled at register: .*no lamp", code=1),
+        },
+        plugins={"bad": (LAMP, LAMP_MANIFEST)},
+        config={"agents": {"defaults": {"model": "lamp/m"}}},
+        before=("chat hello",),
+    ),
+    "the gateway was killed": World(
+        {
+            "gateway status": cell("^gateway: not running", "did not exit cleanly", code=1),
+            STATUS: Cell(("^gateway: not running",), ("up",)),
+            STATUS_OF_CHANNELS: cell("^gateway: not running", code=1),
+            DOCTOR: may("^note: gateway: the last one .process .* did not exit cleanly.*claw gateway start", code=0),
+        },
+        prepare=gateway_killed,
+        before=(),
+    ),
+    "the gateway was stopped": World(
+        {
+            "gateway status": Cell(("^gateway: not running",), ("cleanly",), 1),
+            DOCTOR: Cell(("no problems found",), ("note:", "problem:"), 0),
+        },
+        prepare=gateway_stopped,
         before=(),
     ),
     "nobody configured a model": World(
@@ -301,6 +424,19 @@ STATES: dict[str, World] = {
         prepare=server_gone,
         before=(),
     ),
+    "the MCP SDK is not installed": World(
+        {
+            DOCTOR: cell("problem: mcp: the MCP SDK is not installed, so no tool of one can run .*'mcp >=", code=1),
+            "mcp list": cell("^one  not reached yet", "the MCP SDK is not installed, so no tool of one can run"),
+            "tools explain one__do": Cell(("not available",), (": available",), 1),
+            LISTED: may("^mcp .*the MCP SDK is not installed"),
+            STATUS: may("warning: plugin mcp: the MCP SDK is not installed"),
+            START: may("the MCP SDK is not installed"),
+        },
+        config={"mcpServers": {"one": {"command": "/bin/cat"}}, **KEY},
+        prepare=sdk_missing,
+        before=(),
+    ),
     "the MCP SDK cannot be imported": World(
         {
             DOCTOR: cell(f"problem: .*{NO_SDK}", code=1),
@@ -308,7 +444,7 @@ STATES: dict[str, World] = {
             "tools explain one__do": Cell(("not available",), (": available",), 1),
         },
         config={"mcpServers": {"one": {"command": "/bin/cat"}}, **KEY},
-        prepare=sdk_missing,
+        prepare=sdk_broken,
         before=(),
     ),
     "state.db is no database": World(

@@ -16,7 +16,7 @@ from claw.runtime import (
 )
 
 from claw_gateway.channel_checks import account_key, channel_findings, unknown_channel_findings
-from claw_gateway.commands.gateway import gateway_data, is_hung, status_line
+from claw_gateway.commands.gateway import gateway_data, how_it_ended, is_hung, status_line
 from claw_gateway.process.report import configured_accounts
 from claw_gateway.process.status import read_status
 
@@ -54,6 +54,8 @@ def gateway_findings(home: Path) -> Iterator[Finding]:
     seen = read_status(home)
     if is_hung(seen):
         yield Finding("gateway", "gateway", status_line(seen), t("claw logs; then claw gateway restart"))
+    if ended := how_it_ended(gateway_data(seen)):
+        yield Finding("gateway", "gateway", ended, t("claw logs; then claw gateway start"), grave=False)
     for one in gateway_data(seen)["channels"]:
         if one["state"] in ("failed", "waiting"):
             key = account_key(one["channel"], one["account"])

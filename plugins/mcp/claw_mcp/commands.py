@@ -34,6 +34,8 @@ def list_(as_json: AsJson = False) -> None:
             typer.echo("    " + t("withheld: {names}", names=names))
             typer.echo("    " + t("run: {command}", command=f"claw mcp show {row['name']}"))
             typer.echo("    " + t("run: {command}", command=f"claw mcp accept {row['name']}"))
+    if not start.has_sdk() and (fault := start.server_fault(settings, fleet)):
+        typer.echo(str(fault))
     if not rows:
         typer.echo(t("no server is configured (mcpServers)"))
 

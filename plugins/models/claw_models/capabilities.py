@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from claw import ClawError, ConfigError, Credential, Finding, ModelRef, Provider, t, tool_mode_of
-from claw.runtime import LOADED, Settings, Setup, command_host
+from claw.runtime import IDLE, LOADED, Settings, Setup, command_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,16 @@ def capabilities_of(setup: Setup, wanted: Mapping[ModelRef, str]) -> dict[ModelR
         for provider in (host.ask(plugin) or {}).get("register_providers", ()):
             providers.setdefault(provider.name, provider)
     settings = setup.config.settings
+    unused = (one for one in host.plugin_states if one.state not in (LOADED, IDLE))
+    faults = {one.id: t("plugin {id}: {problem}", id=one.id, problem=one.why) for one in unused}
     return {
         ref: provider_capabilities(providers[ref.provider], settings, ref)
         if ref.provider in providers
         else replace(
             configured_capabilities(settings, ref),
-            fault=t("no plugin provides {provider}", provider=ref.provider),
+            fault=faults.get(plugin) or t("no plugin provides {provider}", provider=ref.provider),
         )
-        for ref in wanted
+        for ref, plugin in wanted.items()
     }
 
 

@@ -38,6 +38,7 @@ class KeyRow:
     :param source: where it is stored.
     :param fault: why it cannot be used at all.
     :param cooldowns: model → how long the key cools down for it, and why; the empty name means all models.
+    :param refused: why the service refused the key when it was last used; empty = it did not.
     """
 
     provider: str
@@ -47,6 +48,7 @@ class KeyRow:
     owner: str = ""
     fault: str = ""
     cooldowns: Mapping[str, str] = field(default_factory=dict)
+    refused: str = ""
 
     @property
     def state(self) -> str:
@@ -232,8 +234,8 @@ def _all_keys(setup: "Setup", agent: str, environ: Mapping[str, str]) -> Iterato
     with open_state(config.home) as database:
         keys, profiles = KeyPool(database), file.read()
         for key in profiles.keys:
-            rests = cooldowns_of(keys, key.provider, key)
-            yield KeyRow(key.provider, key.name, key.kind, file.path.name, file.agent, "", rests)
+            uses = _uses_of(keys, key.provider, key)
+            yield KeyRow(key.provider, key.name, key.kind, file.path.name, file.agent, "", *uses)
         for (provider, name), why in profiles.errors.items():
             yield KeyRow(provider, name, "-", file.path.name, file.agent, why)
         taken = {(key.provider, key.name) for key in profiles.keys}
@@ -243,19 +245,16 @@ def _all_keys(setup: "Setup", agent: str, environ: Mapping[str, str]) -> Iterato
             ]
             for name, kind, secret, place in (*written, ("default", "api_key", section.api_key, "apiKey")):
                 if secret is not None and not secret.empty and (provider, name) not in taken:
-                    missing = ", ".join(secret.missing)
-                    state = t("the environment variable {name} is not set", name=missing) if missing else ""
-                    key = Credential(name, "" if missing else _secret_text(secret), kind)
-                    place = f"providers.{provider}.{place}"  # noqa: PLW2901
-                    yield KeyRow(provider, name, kind, place, "", state, cooldowns_of(keys, provider, key))
+                    text, fault = _text_or_fault(secret)
+                    uses = _uses_of(keys, provider, Credential(name, text, kind))
+                    yield KeyRow(provider, name, kind, f"providers.{provider}.{place}", "", fault, *uses)
         for line in providers_of(setup.found):
             variable = line.variable(environ)
             configured = config.settings.providers.get(line.name)
             if variable and not (configured and (configured.api_key or configured.auth_profiles)):
                 key = Credential("environment", environ[variable].strip())
-                yield KeyRow(
-                    line.name, "environment", "api_key", variable, "", "", cooldowns_of(keys, line.name, key)
-                )
+                uses = _uses_of(keys, line.name, key)
+                yield KeyRow(line.name, "environment", "api_key", variable, "", "", *uses)
 
 
 def _forget_cooldowns(setup: "Setup", file: ProfileFile, provider: str, name: str) -> None:
@@ -275,13 +274,22 @@ def cooldowns_of(keys: "KeyPool", provider: str, key: Credential) -> dict[str, s
     return {model: text for model, text in texts.items() if text}
 
 
-def _secret_text(secret: Any) -> str:
+def _uses_of(keys: "KeyPool", provider: str, key: Credential) -> tuple[dict[str, str], str]:
+    """Return the cooldowns of a key (:func:`cooldowns_of`), and why it was refused; empty when it was not."""
+    from claw_models.cooldown import KeyState, describe_refusal
+
+    use = keys.state_of(provider, key).get("", KeyState())
+    return cooldowns_of(keys, provider, key), describe_refusal(use, keys.clock.now())
+
+
+def _text_or_fault(secret: Any) -> tuple[str, str]:
+    """Return the text of a secret, and why it cannot be read; one of the two is empty."""
     from claw import ConfigError
 
     try:
-        return str(secret.reveal().strip())
-    except ConfigError:
-        return ""
+        return str(secret.reveal().strip()), ""
+    except ConfigError as why:
+        return "", why.problem
 
 
 def _profile_file(setup: "Setup", agent: str) -> ProfileFile:

@@ -13,6 +13,8 @@ _HOUR = 3600.0
 
 DISABLING_REASONS = frozenset({"billing", "auth_permanent"})
 """Reasons that do not pass soon by waiting."""
+REFUSALS = frozenset({"auth", "auth_permanent", "billing"})
+"""Reasons that concern the key itself, whatever the model."""
 TEMPORARY_REASONS = frozenset({"rate_limit", "overloaded", "server", "timeout"})
 """Reasons that pass by themselves: a turn may wait."""
 MODEL_REASONS = frozenset({"overloaded", "server", "timeout", "permission"})
@@ -115,6 +117,13 @@ def describe_cooldown(use: KeyState, now: float) -> str:
         count=use.failures,
         reason=t(_REASONS.get(use.disabled_for if use.disabled_until > now else use.reason, "unknown")),
     )  # fmt: skip
+
+
+def describe_refusal(use: KeyState, now: float) -> str:
+    """Describe why the service refused a key when it was last used, which waiting does not end; empty when it did not."""
+    if not use.failures or use.reason not in REFUSALS:
+        return ""
+    return t("{reason} ({time})", reason=t(_REASONS[use.reason]), time=local_time(use.failed_at, now))
 
 
 def cooldown_error(use: KeyState, now: float, key: str, provider: str, model: str) -> ProviderError:

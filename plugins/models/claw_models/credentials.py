@@ -8,6 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -269,3 +270,14 @@ def keyring() -> Any:
     except ImportError:
         fix = "pip install keyring, or keep the key in a file: claw auth add without --keyring"
         raise ClawError("the package keyring is not installed", fix=fix) from None
+
+
+def is_database(path: Path) -> bool:
+    """Return true if ``state.db`` is there and can be read; unlike its first use, this repairs nothing."""
+    import sqlite3  # only the checks of doctor need it here
+
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=2)) as database:
+            return bool(database.execute("SELECT count(*) FROM sqlite_master").fetchall())
+    except sqlite3.DatabaseError:
+        return False

@@ -32,7 +32,7 @@ from claw.runtime import (
 )
 
 from claw_models.capabilities import capability_findings, configured_capabilities, provider_capabilities
-from claw_models.credentials import ProfileFile
+from claw_models.credentials import ProfileFile, is_database
 
 _QUESTION = User((Text("Answer with the word: yes"),))
 
@@ -43,13 +43,13 @@ class ModelDiagnostic:
     name = "models"
 
     async def check(self, context: DiagnosticContext) -> Sequence[Finding]:
-        """Check capabilities; online, call each model of the default agent with one word."""
+        """Check capabilities and how the last calls ended; online, call each model of the default agent with one word."""
         setup: Setup = context.setup
         if context.online:
             return await model_findings(setup)
         settings = setup.config.settings
         known = ((ref, configured_capabilities(settings, ref)) for ref in setup.models())
-        return [*capability_findings(settings, known)]
+        return [*refusal_findings(setup, context.environ), *capability_findings(settings, known)]
 
     def check_config(self, setup: Setup) -> Iterable[Finding]:
         """Check that every model of an agent can be one, and that this process has a key for it."""
@@ -110,11 +110,34 @@ def key_findings(setup: Setup) -> Iterator[Finding]:
             continue  # no manifest names it: what it needs is not known
         if section is not None and section.api_key is not None and section.api_key.missing:
             continue  # the finding about the config file names the variable
+        try:
+            if section is not None and section.api_key is not None:
+                section.api_key.reveal()
+        except ClawError as why:
+            yield Finding(f"providers.{provider}.apiKey", "key", why.problem, why.fix)
+            continue
         if not (key_place(config, found, provider, config.environ) or _is_keyless(section)):
             fix = (
                 t("export {variable}=…", variable=variables[0]) if variables else f"claw auth add {provider}"
             )
             yield Finding(f"providers.{provider}", "key", t("it has no API key"), fix)
+
+
+def refusal_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Find providers whose keys were all refused when they were last used. A damaged state is left as it is."""
+    from claw_models.commands_auth import key_rows
+
+    config = setup.config
+    if not is_database(config.home / "state.db"):
+        return
+    rows = list(key_rows(setup, config.agent().id, environ))
+    for provider in providers_used(outline_config(config.raw), setup.found, environ, config.raw):
+        refused = {row.name: row.refused for row in rows if row.provider == provider and not row.fault}
+        if refused and all(refused.values()):
+            names = ", ".join(f"{name}: {why}" for name, why in refused.items())
+            fix = t("add a working key with claw auth add {provider}; claw models probe tests the present one",
+                    provider=provider)  # fmt: skip
+            yield Finding(f"providers.{provider}", "key", t("no key works: {names}", names=names), fix)
 
 
 async def model_findings(setup: Setup) -> list[Finding]:

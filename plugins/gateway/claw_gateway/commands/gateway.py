@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -270,20 +271,9 @@ def status_line(seen: "GatewayStatus") -> str:
 
 def status_lines(seen: "GatewayStatus") -> list[str]:
     """Return the lines that ``claw gateway status`` prints before its table."""
-    from claw_gateway.process.status import local_time_of
-
     facts, lines = gateway_data(seen), [f"{t('gateway')}: {status_line(seen)}"]
-    if (last := facts["last"]) and last["error"]:
-        lines.append(
-            t(
-                "the last one ended at {time}: {error}",
-                time=local_time_of(last["seenAt"]),
-                error=last["error"],
-            )
-        )
-    elif last and not last["clean"]:
-        lines.append(t("the last one (process {pid}) did not exit cleanly; it was last active at {time}",
-                         pid=last["pid"], time=local_time_of(last["seenAt"])))  # fmt: skip
+    if ended := how_it_ended(facts):
+        lines.append(ended)
     if seen.pid is None:
         lines.append(t("claw gateway start starts it"))
     if seen.on_other_host:
@@ -302,3 +292,19 @@ def status_lines(seen: "GatewayStatus") -> list[str]:
             t("turns: {running} running, {waiting} waiting, {owed:reply|replies} to send", **facts["turns"])
         )
     return lines
+
+
+def how_it_ended(facts: Mapping[str, Any]) -> str:
+    """Return how the last gateway ended badly, from the facts of :func:`gateway_data`; empty while one runs, or when the
+    last one was stopped.
+    """
+    from claw_gateway.process.status import local_time_of
+
+    last = facts["last"] or {"clean": True, "error": ""}
+    if last["error"]:
+        time_ = local_time_of(last["seenAt"])
+        return t("the last one ended at {time}: {error}", time=time_, error=last["error"])
+    if last["clean"]:
+        return ""
+    return t("the last one (process {pid}) did not exit cleanly; it was last active at {time}",
+             pid=last["pid"], time=local_time_of(last["seenAt"]))  # fmt: skip
