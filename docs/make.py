@@ -23,6 +23,7 @@ from claw.host.discovery import states_of
 from claw.host.manifest import (
     API_VERSION,
     FILE_NAME,
+    ChannelDeclaration,
     Manifest,
     ManifestPart,
     ProviderDeclaration,
@@ -224,6 +225,7 @@ def manifest() -> str:
         ("The file", Manifest),
         ("A line of `tools`", ToolDeclaration),
         ("A line of `providers`", ProviderDeclaration),
+        ("A channel", ChannelDeclaration),
     ):
         parts += ["", f"## {title}", "", "| field | holds | default | meaning |", "| --- | --- | --- | --- |"]
         parts += _fields(part)
@@ -255,6 +257,8 @@ def _of_json(kind: Any) -> str:
         return _of_json(given[0])
     words = {bool: "true or false", float: "number", ToolDeclaration: "[lines](#a-line-of-tools)"}
     words[ProviderDeclaration] = "[lines](#a-line-of-providers)"
+    if ChannelDeclaration in given:
+        return "object of name and [channel](#a-channel)"
     return words.get(kind, "object" if dict in (kind, get_origin(kind)) else "text")
 
 

@@ -51,7 +51,6 @@ from claw.host.state import (
     choose_default_model,
     config_key_errors,
     declared_tools,
-    owned_models,
 )
 from claw.host.worker import PluginWorker, within
 from claw.i18n import t
@@ -116,9 +115,9 @@ def load_setup(
     named = [str(value_at(aliases, (model,), model)) for model in models if model]
     file_name = str(path or home / CONFIG_FILE_NAMES[0])
     plugin_states = discovery.states_of(seen, read.tree, environ, named, file=file_name, lines=read.lines)
-    config = validate_source(read, home, environ, lambda read: owned_models(plugin_states))
+    config = validate_source(read, home, environ, lambda read: discovery.plugin_keys(plugin_states))
     i18n.use_language(config.settings.locale if "locale" in config.raw else i18n.language_of(environ))
-    wanted = outline_config(config.raw)
+    wanted = outline_config(config.layout.tree)
     return Setup(config, seen, plugin_states, choose_default_model(seen, wanted, environ, config.raw))
 
 

@@ -33,7 +33,7 @@ _NAMES = {
     ),
     # The config file
     "claw.config.agents": "PEOPLE AgentSettings Model People Zone is_interpreter",
-    "claw.config.channels": "QueueSettings example_unless_id",
+    "claw.config.channels": "QueueSettings",
     "claw.config.errors": "ConfigErrors ErrorFactory",
     "claw.config.loader": "Config load_config no_owners validate_section validate_source",
     "claw.config.models": "Settings",
@@ -42,11 +42,11 @@ _NAMES = {
         "CONFIG_FILE_NAMES ConfigSource SubstitutedText find_config parse_config read_config substitute_all"
     ),
     "claw.config.summary": (
-        "ANY_ENDPOINT FIRST_PARTY ConfigOutline install_hint outline_config schema_violations"
+        "ANY_ENDPOINT FIRST_PARTY ConfigOutline PluginKeys install_hint outline_config schema_violations"
     ),
     "claw.config.values": "Duration Names Size origin_of section_default validation_error",
     # Contracts beyond those of ``claw``
-    "claw.contracts.channel": "WAITS_FOR_REPLY Conversation FunctionCommand UnavailableChannel",
+    "claw.contracts.channel": "OPERATOR_ONLY WAITS_FOR_REPLY Conversation FunctionCommand UnavailableChannel",
     "claw.contracts.diagnostics": "BLOCKED DISABLED IDLE INCOMPATIBLE LOADED QUARANTINED",
     "claw.contracts.errors": "BusyError",
     "claw.contracts.extensions": "Statement position_of",
@@ -72,8 +72,8 @@ _NAMES = {
     "claw.host.isolation": "DEFAULT_TIMEOUTS Timeouts describe_exception reserved_stdout run_bounded",
     "claw.host.manager": "Host",
     "claw.host.manifest": (
-        "KIND_OF_HOOK InstalledPlugin Manifest ProviderDeclaration ToolDeclaration "
-        "api_matches installed_plugins parse_manifest providers_of variables_of"
+        "KIND_OF_HOOK ChannelDeclaration InstalledPlugin Manifest ProviderDeclaration ToolDeclaration "
+        "api_matches installed_plugins parse_manifest providers_of short_forms variables_of"
     ),
     "claw.host.overlay": ("CURRENT_LINK EDITABLE_FILE GATEWAY_LOCK LAYERS_FOLDER METADATA_FILE STAGED_LINK"),
     "claw.host.registry": "BUILTIN Contribution HookRules ON_DEMAND SLOTS WANTED account_of channel_key hook_problems",
@@ -95,7 +95,7 @@ _NAMES = {
     "claw.security.redaction": "Redactor",
     "claw.security.secret_patterns": "is_secret_name",
     "claw.security.tls_errors": "TlsError error_chain",
-    "claw.security.untrusted_text": "is_owner_channel strip_metadata user_text",
+    "claw.security.untrusted_text": "strip_metadata user_text",
     "claw.security.workspace_fs": "WorkspaceFiles",
     # State on disk; the time, which a test replaces
     "claw.storage.clock": "SYSTEM_CLOCK Clock DailyTask iso_time local_time parse_duration",

@@ -96,7 +96,6 @@ from claw.config.agents import (
 )
 from claw.config.channels import (
     QueueSettings as QueueSettings,
-    example_unless_id as example_unless_id,
 )
 from claw.config.errors import (
     ConfigErrors as ConfigErrors,
@@ -134,6 +133,7 @@ from claw.config.summary import (
     ANY_ENDPOINT as ANY_ENDPOINT,
     FIRST_PARTY as FIRST_PARTY,
     ConfigOutline as ConfigOutline,
+    PluginKeys as PluginKeys,
     install_hint as install_hint,
     outline_config as outline_config,
     schema_violations as schema_violations,
@@ -147,6 +147,7 @@ from claw.config.values import (
     validation_error as validation_error,
 )
 from claw.contracts.channel import (
+    OPERATOR_ONLY as OPERATOR_ONLY,
     WAITS_FOR_REPLY as WAITS_FOR_REPLY,
     Conversation as Conversation,
     FunctionCommand as FunctionCommand,
@@ -240,6 +241,7 @@ from claw.host.manager import (
 )
 from claw.host.manifest import (
     KIND_OF_HOOK as KIND_OF_HOOK,
+    ChannelDeclaration as ChannelDeclaration,
     InstalledPlugin as InstalledPlugin,
     Manifest as Manifest,
     ProviderDeclaration as ProviderDeclaration,
@@ -248,6 +250,7 @@ from claw.host.manifest import (
     installed_plugins as installed_plugins,
     parse_manifest as parse_manifest,
     providers_of as providers_of,
+    short_forms as short_forms,
     variables_of as variables_of,
 )
 from claw.host.overlay import (
@@ -343,7 +346,6 @@ from claw.security.tls_errors import (
     error_chain as error_chain,
 )
 from claw.security.untrusted_text import (
-    is_owner_channel as is_owner_channel,
     strip_metadata as strip_metadata,
     user_text as user_text,
 )

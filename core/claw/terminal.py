@@ -19,6 +19,7 @@ from claw import (
     inbound_context,
 )
 from claw.agent.chat_commands import CORE_COMMANDS
+from claw.contracts.channel import OPERATOR_ONLY
 from claw.contracts.prompt import FULL, MINIMAL, NONE
 
 
@@ -29,7 +30,7 @@ class TerminalChannel:
     """
 
     name = "terminal"
-    capabilities: frozenset[str] = frozenset()
+    capabilities = frozenset({OPERATOR_ONLY})
     limits = ChannelLimits(text_chars=1_000_000)
 
     def __init__(self, out: TextIO | None = None) -> None:

@@ -85,8 +85,8 @@ def test_the_table_of_our_packages_says_what_the_projects_and_manifests_say() ->
     for id, (_, folder) in PLUGIN_PROJECTS.items():
         [file] = folder.glob("*/claw-plugin.json")
         manifest = json.loads(file.read_text(encoding="utf-8"))
-        assert sorted(FIRST_PARTY[id].get("commands", ())) == sorted(manifest.get("commands", ())), id
-        assert sorted(FIRST_PARTY[id].get("configKeys", ())) == sorted(manifest.get("configKeys", ())), id
+        for field in ("commands", "configKeys", "channels", "shortKeys"):
+            assert sorted(FIRST_PARTY[id].get(field, ())) == sorted(manifest.get(field, ())), (id, field)
 
 
 HINT = re.compile(r"(?:plugins|pip) install (?:-[-\w]+ )*[\"']?(claw-[a-z][\w-]*|pytest-claw)")

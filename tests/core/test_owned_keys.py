@@ -8,7 +8,7 @@ import pytest
 from claw.config import ConfigErrors, validate_source
 from claw.config.loader import Config
 from claw.config.source import ConfigSource, parse_config
-from claw.config.summary import outline_config
+from claw.config.summary import PluginKeys, outline_config
 from claw.contracts.errors import ConfigError
 from claw.host.manifest import InstalledPlugin, parse_manifest
 from claw.host.state import config_key_errors, decide_states, owned_models
@@ -70,7 +70,7 @@ def owner(weather: str = "acme_weather.settings:Weather") -> InstalledPlugin:
 def read(text: str, *found: InstalledPlugin, seconds: float = 20) -> Config:
     tree, lines = parse_config(text)
     states = decide_states(found, outline_config(tree), ())
-    owners = owned_models(states, seconds)
+    owners = PluginKeys(owned_models(states, seconds))
     return validate_source(ConfigSource(None, text, tree, lines), Path("/home"), {}, lambda source: owners)
 
 
@@ -188,7 +188,7 @@ def test_a_model_whose_import_hangs_refuses_the_key(weather: InstalledPlugin, tm
 def test_an_edit_that_breaks_a_key_of_a_plugin_is_refused(weather: InstalledPlugin, tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("weather: {city: Bern}\n")
-    owners = owned_models(decide_states([weather], outline_config({}), ()))
+    owners = PluginKeys(owned_models(decide_states([weather], outline_config({}), ())))
 
     with pytest.raises(ConfigError, match="Did you mean city"):
         set_value(file, "weather.citty", "Rome", {}, lambda source: owners)

@@ -9,12 +9,12 @@ from claw.config import validate_source
 from claw.config.source import ConfigSource, parse_config
 from claw.config.summary import FIRST_PARTY, outline_config
 from claw.contracts.errors import ConfigError
+from claw.host.discovery import plugin_keys
 from claw.host.manifest import InstalledPlugin, parse_manifest
 from claw.host.state import (
     choose_default_model,
     config_key_errors,
     decide_states,
-    owned_models,
 )
 
 
@@ -96,7 +96,7 @@ def key_errors(file: str, *found) -> list[ConfigError]:
     tree, lines = parse_config(file)
     states = decide_states(found, outline_config(tree), ())
     read = ConfigSource(text=file, tree=tree, lines=lines)
-    config = validate_source(read, Path("/home"), {}, lambda read: owned_models(states))
+    config = validate_source(read, Path("/home"), {}, lambda read: plugin_keys(states))
     return config_key_errors(config, states)
 
 

@@ -10,6 +10,7 @@ from claw.contracts.messages import Address, Attachment, Inbound, MessageContext
 from claw.security.untrusted_text import (
     CLOSES,
     HISTORY_CHARS,
+    NAMES,
     OPENS,
     WORDS_CHARS,
     fenced_json,
@@ -22,6 +23,7 @@ from claw.security.untrusted_text import (
     user_text,
     wrap_untrusted,
 )
+from claw.terminal import TerminalChannel
 from hypothesis import example, given, strategies as st
 
 TITLES = "Conversation info|Sender|Thread starter|Replied message|Forwarded message context|Chat history since last"
@@ -87,7 +89,7 @@ def test_a_message_of_the_first_source_document_reads_as_the_document_has_it():
         sent_at=1781533860.0,
     )
 
-    text = metadata_before(inbound) + user_text(inbound, named=True)
+    text = metadata_before(inbound) + user_text(inbound, frozenset({NAMES}))
 
     assert text.endswith("\n\n[message_id: om_6123456789abcdefghijklmnopqrstu]\n张三: 帮我写一个 Python 脚本")
     assert list(blocks(inbound)) == ["Conversation info (untrusted metadata)", "Sender (untrusted metadata)"]
@@ -134,17 +136,19 @@ def test_the_blocks_come_in_order_and_only_with_something_in_them():
     assert found["Conversation info (untrusted metadata)"]["history_count"] == 2
 
 
-def test_at_the_terminal_nothing_precedes_the_words():
-    assert metadata_before(inbound_of(address=Address("terminal", "me"), chat_type="direct")) == ""
-    assert (
-        user_text(inbound_of("a\n\n  b", address=Address("terminal", "me"), chat_type="direct")) == "a\n\n  b"
-    )
+def test_on_a_channel_of_the_operator_alone_nothing_precedes_the_words_of_a_direct_chat():
+    direct, group = inbound_of("a\n\n  b", chat_type="direct"), inbound_of(chat_type="group")
+    capabilities = TerminalChannel.capabilities
+    assert metadata_before(direct, capabilities) == ""
+    assert user_text(direct, capabilities) == "a\n\n  b"
+    assert metadata_before(group, capabilities) == metadata_before(group) != ""
+    assert user_text(group, capabilities) == "Bob: hi"
 
 
-def test_the_built_in_web_chat_shows_who_writes_and_no_ids():
-    web = inbound_of(address=Address("webchat", "c9"), chat_type="direct")
-    assert list(blocks(web)) == ["Sender (untrusted metadata)"]
-    assert "message_id" not in metadata_before(web)
+@pytest.mark.parametrize("channel", ["terminal", "http", "webchat"])
+def test_a_name_of_a_channel_takes_nothing_away(channel: str):
+    inbound = inbound_of(address=Address(channel, "me"), chat_type="direct")
+    assert list(blocks(inbound)) == ["Conversation info (untrusted metadata)", "Sender (untrusted metadata)"]
 
 
 def test_a_message_without_data_has_no_blocks():
@@ -155,7 +159,7 @@ def test_in_a_group_the_name_precedes_the_words_and_in_a_direct_chat_where_the_c
     direct = inbound_of(chat_type="direct")
     assert user_text(inbound_of()) == "Bob: hi"
     assert user_text(direct) == "hi"
-    assert user_text(direct, named=True) == "Bob: hi"
+    assert user_text(direct, frozenset({NAMES})) == "Bob: hi"
     assert user_text(inbound_of(sender=Sender("u1"))) == "u1: hi"
 
 

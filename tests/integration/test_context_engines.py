@@ -1,5 +1,7 @@
 """Context engines: a third party's by its slot, core's own without a plugin, and one that fails."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -10,6 +12,7 @@ from claw.app import terminal_message
 from claw.contracts.errors import ClawError, PluginError, ProviderError, UsageError
 from claw.contracts.events import Notice
 from claw.contracts.transcript import ToolResultMessage, User, pair
+from claw.host.isolation import Timeouts
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 
 ALONE = {"plugins": {"entries": {"context": {"enabled": False}}}}
@@ -140,6 +143,103 @@ async def test_an_engine_that_raises_ends_the_turn_with_its_plugins_name():
         assert failed.value.plugin == "acme-context" and "acme-context" in (failed.value.fix or "")
         with pytest.raises(PluginError, match="acme-context"):
             await compacted(claw)
+
+
+# --- an engine that hangs
+
+LATE = Timeouts(engine_seconds=0.3, worker_seconds=0.2)
+
+
+class HangsInWrap(Engine):
+    """An engine whose ``wrap`` blocks its thread."""
+
+    def wrap(self, call: Any, turn: Any) -> Any:
+        time.sleep(3)
+        return call
+
+
+class HangsInStream(Engine):
+    """An engine that never begins an answer."""
+
+    def wrap(self, call: Any, turn: Any) -> Any:
+        async def ask(messages: Sequence[Any], tool_choice: str) -> AsyncIterator[Any]:
+            await asyncio.Event().wait()
+            yield
+
+        return ask
+
+
+class HangsInCompact(Engine):
+    """An engine that never finishes a summary."""
+
+    async def compact(self, turn: Any, focus: str) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async def before_reset(self, turn: Any) -> None:
+        await asyncio.Event().wait()
+
+
+class Slow(FakeProvider):
+    """A model that takes longer before each event than an engine may take for itself."""
+
+    async def stream(self, request: Any) -> AsyncIterator[Any]:
+        async for event in super().stream(request):
+            await asyncio.sleep(0.5)
+            yield event
+
+
+@pytest.mark.parametrize("engine", [HangsInWrap, HangsInStream])
+async def test_an_engine_that_hangs_is_left_out_of_the_turn_and_the_person_reads_its_plugin(engine: Any):
+    model = FakeProvider(says("one"), says("two"), says("three"))
+    async with harness(model, engine()) as claw:
+        claw.app.runtime.worker.timeouts = LATE
+        began = time.monotonic()
+        assert (await claw.send("first")).text == "one"
+        assert time.monotonic() - began < 2.5
+        [notice] = [event.text for event in claw.events if isinstance(event, Notice)]
+        assert "acme-context" in notice and "within 0.3 s" in notice
+        assert any(notice in line for line in claw.log_lines)
+        await claw.send("second")
+        began = time.monotonic()
+        await claw.send("third")
+        assert time.monotonic() - began < 0.3, "after two timeouts it is not asked for a while"
+    assert [len(one.request.messages) for one in model.requests] == [1, 3, 5]
+
+
+async def test_a_hanging_engine_is_left_out_for_the_rest_of_a_turn_with_tools():
+    model = FakeProvider(calls("look"), says("done"))
+    async with harness(model, HangsInStream(), [FakeTool("look", "seen")]) as claw:
+        claw.app.runtime.worker.timeouts = LATE
+        assert (await claw.send("look")).text == "done"
+        assert len([event for event in claw.events if isinstance(event, Notice)]) == 1
+
+
+async def test_an_engine_that_hangs_in_compact_is_an_error_that_names_its_plugin():
+    async with harness(FakeProvider(), HangsInCompact()) as claw:
+        claw.app.runtime.worker.timeouts = LATE
+        with pytest.raises(PluginError, match=r"within 0\.3 s") as failed:
+            await compacted(claw)
+        assert failed.value.plugin == "acme-context"
+
+
+async def test_a_slow_model_does_not_use_up_the_time_of_an_engine():
+    async with harness(Slow(says("a slow answer")), Engine()) as claw:
+        claw.app.runtime.worker.timeouts = LATE
+        assert (await claw.send("hi")).text == "a slow answer"
+        assert not [event for event in claw.events if isinstance(event, Notice)]
+
+
+async def test_a_summary_by_a_slow_model_does_not_use_up_the_time_of_an_engine():
+    class Summarises(Engine):
+        async def compact(self, turn: Any, focus: str) -> str:
+            said = [event async for event in turn.model_call()(turn.past, "none")]
+            return said[-1].message.text
+
+    async with harness(Slow(says("hello"), says("a summary")), Summarises()) as claw:
+        await claw.send("hi")
+        claw.app.runtime.worker.timeouts = LATE
+        assert await compacted(claw) == "a summary"
 
 
 async def test_without_the_plugin_a_long_conversation_is_answered_with_the_newest_turns_that_fit():

@@ -1,9 +1,10 @@
 """The context of model calls: a turn as context engines see it, the engine in force, and core's own engine."""
 
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any, TypeVar
 
 import msgspec
@@ -35,9 +36,8 @@ from claw.contracts.transcript import (
     newest_turns_within,
 )
 from claw.host.calls import FIX
-from claw.host.isolation import describe_exception
-from claw.host.registry import Contribution
-from claw.host.worker import is_own_exit
+from claw.host.isolation import PluginTimeout, describe_exception
+from claw.host.worker import ReusableTimeout, is_own_exit
 from claw.i18n import t
 from claw.security.path_walk import Root
 from claw.security.workspace_fs import WorkspaceFiles, workspace_files
@@ -51,6 +51,64 @@ _TOO_LARGE = frozenset({"context_overflow", "request_too_large"})
 _OMITTED = "{count:older message is|older messages are} not sent to the model: they do not fit into its context window"
 
 T = TypeVar("T")
+
+
+class EngineClock(ReusableTimeout):
+    """The time that a context engine takes for itself; that of model calls and tools, which it waits for, does not count.
+
+    ``with clock:`` encloses a wait for the engine, which may take ``seconds``.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds, self._waits = seconds, 0
+
+    def __enter__(self) -> None:
+        self.within(self.seconds)
+        super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        try:
+            super().__exit__(*raised)
+        except TimeoutError:
+            raise PluginTimeout(f"it did not answer within {self.seconds:g} s") from None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Enclose a wait of the engine for core."""
+        self._stop()
+        try:
+            yield
+        finally:
+            self._go_on()
+
+    def _stop(self) -> None:
+        self._waits += 1
+        self._when = inf
+
+    def _go_on(self) -> None:
+        self._waits -= 1
+        if not self._waits:
+            self._when = self._loop.time() + self.seconds
+            if self._timer is None or self._timer.when() > self._when:
+                self._schedule()
+
+    def paused_call(self, call: ModelCall) -> ModelCall:
+        """Return a model call during which the clock is stopped."""
+
+        async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+            async with aclosing(call(messages, tool_choice)) as events:  # type: ignore[type-var]
+                while True:
+                    self._stop()
+                    try:
+                        event = await anext(events, None)
+                    finally:
+                        self._go_on()
+                    if event is None:
+                        return
+                    yield event
+
+        return ask
 
 
 class RunningTurn:
@@ -81,6 +139,7 @@ class RunningTurn:
         self.system, self.tools = context.system, context.tools
         self.memory_folder = context.notes
         self._is_held = True
+        self.clock = EngineClock(caller.runtime.worker.timeouts.engine_seconds)
 
     @property
     def providers(self) -> Mapping[str, Provider]:
@@ -101,8 +160,9 @@ class RunningTurn:
         context, runtime = self.caller.context, self.caller.runtime
         options = model_options(context, runtime, detached=True)
         if request is None:
-            return model_call(context, runtime, options)
-        return select_models(runtime.registry, models or self.models, request, options, providers)
+            return self.clock.paused_call(model_call(context, runtime, options))
+        call = select_models(runtime.registry, models or self.models, request, options, providers)
+        return self.clock.paused_call(call)
 
     def window_of(self, model: ModelRef) -> int:
         """Return the context window of a model in tokens."""
@@ -133,14 +193,16 @@ class RunningTurn:
             emit=turn.emit or ignore_event,
             max_steps=turn.max_steps,
         )
-        await run_loop(turn.messages, turn.prompt, steps)
+        with self.clock.paused():
+            await run_loop(turn.messages, turn.prompt, steps)
 
     @asynccontextmanager
     async def unlocked(self) -> AsyncIterator[None]:
         """Leave the session to other processes inside the block."""
         self.release()
         yield
-        self.session = await self.caller.runtime.sessions.open(self.session_key, self.agent.id)
+        with self.clock.paused():
+            self.session = await self.caller.runtime.sessions.open(self.session_key, self.agent.id)
         self._is_held = True
 
     def release(self) -> None:
@@ -193,55 +255,86 @@ async def compact_conversation(
             fix="claw plugins install claw-context",
         )
     async with open_turn(runtime, inbound, context) as turn:
-        return await _isolated(engine.plugin, engine.value.compact(turn, focus))
+        return await _isolated(engine.plugin, turn, engine.value.compact(turn, focus))
 
 
 async def before_reset(turn: RunningTurn) -> None:
     """Let the engine in force save what must outlive the conversation; a failure is logged."""
     if engine := turn.caller.runtime.registry.engine:
         try:
-            await _isolated(engine.plugin, engine.value.before_reset(turn))
+            await _isolated(engine.plugin, turn, engine.value.before_reset(turn))
         except ClawError as why:
             turn.log(str(why))
 
 
-def engine_call(call: ModelCall, turn: RunningTurn) -> ModelCall:
-    """Return the model call of a turn: ``call`` behind the context engine in force."""
+async def engine_call(call: ModelCall, turn: RunningTurn) -> ModelCall:
+    """Return the model call of a turn: ``call`` behind the context engine in force.
+
+    When a plugin's engine hangs before the first event of an answer, core's own takes its place for the rest of the turn.
+    """
 
     def send(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
         return call(turn.with_metadata(messages), tool_choice)
 
-    engine = turn.caller.runtime.registry.engine or _OWN_ENGINE
+    engine, worker = turn.caller.runtime.registry.engine, turn.caller.runtime.worker
+    plugin, sent = engine.plugin if engine else "core", turn.clock.paused_call(send)
+    own = shown = NewestTurns().wrap(sent, turn)
     try:
-        shown = engine.value.wrap(send, turn)
+        if engine:
+            shown = await worker.call(engine.value.wrap, sent, turn, seconds=turn.clock.seconds, who=plugin)
     except ClawError:
         raise
+    except TimeoutError as late:
+        await _report_late_engine(turn, plugin, late)
     except Exception as why:
-        raise _engine_error(engine.plugin, why) from why
+        raise _engine_error(plugin, why) from why
 
     async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+        nonlocal shown
         turn.metadata.learn(messages, turn.start)
-        stream: Any = None
-        try:
-            stream = shown(messages, tool_choice)
-            async for event in stream:
-                yield event
-        except ClawError:
-            raise
-        except BaseException as why:
-            if is_own_exit(why):
+        event: ModelEvent | None = None
+        while True:
+            stream: Any = None
+            try:
+                stream = shown(messages, tool_choice)
+                while True:
+                    with turn.clock:
+                        event = await anext(stream, None)
+                    if event is None:
+                        return
+                    yield event
+            except ClawError:
                 raise
-            raise _engine_error(engine.plugin, why) from why
-        finally:
-            if close := getattr(stream, "aclose", None):
-                await close()
+            except BaseException as why:
+                if is_own_exit(why):
+                    raise
+                if event is not None or not isinstance(why, PluginTimeout):
+                    raise _engine_error(plugin, why) from why
+                worker.count_timeout(plugin)
+                await _report_late_engine(turn, plugin, why)
+            finally:
+                if close := getattr(stream, "aclose", None):
+                    await close()
+            shown = own
 
     return ask
 
 
-async def _isolated(plugin: str, step: Awaitable[T]) -> T:
+async def _report_late_engine(turn: RunningTurn, plugin: str, why: BaseException) -> None:
+    """Report to the person and in the log that core's own engine takes the place of a plugin's."""
+    line = t(
+        "the context engine of plugin {id} is left out: {why}. The model is sent the newest messages that fit",
+        id=plugin,
+        why=describe_exception(why),
+    )
+    turn.log(line)
+    await turn.notice(line)
+
+
+async def _isolated(plugin: str, turn: RunningTurn, step: Awaitable[T]) -> T:
     try:
-        return await step
+        with turn.clock:
+            return await step
     except ClawError:
         raise
     except BaseException as why:
@@ -311,6 +404,3 @@ def _cut_results(messages: Sequence[Message], room_tokens: int, window_tokens: i
             for one in messages
         ]
     return messages
-
-
-_OWN_ENGINE = Contribution("core", NewestTurns())

@@ -19,7 +19,7 @@ Scope = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-pee
 LOCAL_SENDER = Sender("local", name="you")
 """The person at the terminal."""
 
-_OLD_DISCORD = re.compile(r"discord:(?:[^:]+:)?guild-[^:]+:channel-[^:]+")
+_SPACE = re.compile(r":guild-[^:]+:channel-[^:]+$")  # of keys that other hosts wrote
 _SUFFIX = re.compile(r":(?=(?:thread|topic):)", re.I)
 _THREAD = re.compile(r":(?:thread|topic):[^:]*$")
 
@@ -84,7 +84,7 @@ def _chat_type(rest: str) -> str:
     parts = rest.split(":")
     if "group" in parts:
         return "group"
-    if "channel" in parts or _OLD_DISCORD.fullmatch(rest):
+    if "channel" in parts or _SPACE.search(rest):
         return "channel"
     return "direct" if "direct" in parts or "dm" in parts else "unknown"
 

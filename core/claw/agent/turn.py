@@ -236,7 +236,7 @@ async def _converse(
         start = _resumed_start(session, start, set(map(str, turn.numbers)))
         missed = _not_in_session(session, turn) if start.prompt is None else []
         caller.untrusted_tools.update(caller.untrusted_in(start.past[start.at :]))
-    metadata = metadata_of_turn(turn.taken, start.past[start.at :], prompt, context, runtime.config)
+    metadata = metadata_of_turn(turn.taken, start.past[start.at :], prompt, context, runtime)
 
     def joined(waiting: Sequence[AcceptedEvent]) -> list[User]:
         for one in waiting:
@@ -249,7 +249,7 @@ async def _converse(
         users = [message_of([one], runtime) for one in waiting]
         for user, one in zip(users, waiting, strict=True):
             if user.source:
-                metadata.by_source[user.source] = message_metadata([one.inbound], context, runtime.config)
+                metadata.by_source[user.source] = message_metadata([one.inbound], context, runtime)
         return users
 
     async def steered() -> Sequence[User]:
@@ -263,7 +263,7 @@ async def _converse(
         return () if _is_answered(turn, session) else joined(turn.steering.close())
 
     steps = LoopCallbacks(
-        ask=_call_of_turn(turn, start, metadata, caller, session),
+        ask=await _call_of_turn(turn, start, metadata, caller, session),
         prepare=partial(prepare, caller=caller),  # one gate for every call
         emit=partial(_record_then_emit, session, emit, turn, runtime.turn_log),
         steer=steered,
@@ -382,7 +382,7 @@ async def _announce(turn: str, context: TurnContext, route: Route, session: Base
         await emit(Notice(line))
 
 
-def _call_of_turn(
+async def _call_of_turn(
     turn: Turn, start: _Start, metadata: TurnMetadata, caller: Caller, session: BaseSession
 ) -> ModelCall:
     """Return the model call of a turn: the history that fits, this message, the tools, through the models in order."""
@@ -393,7 +393,7 @@ def _call_of_turn(
         may_be_empty=lambda messages: may_be_empty(messages, turn.message.address),
     )
     call = model_call(caller.context, caller.runtime, options)
-    return engine_call(call, RunningTurn(caller, session, start.past, start.at, metadata, turn.notices))
+    return await engine_call(call, RunningTurn(caller, session, start.past, start.at, metadata, turn.notices))
 
 
 async def _report_switch(turn: Turn, emit: Emit, text: str) -> None:

@@ -32,7 +32,7 @@ from claw.i18n import t
 from claw.policy.decision import Judgement
 from claw.policy.engine import resolve_tools
 from claw.policy.subjects import RunFacts, ToolFact
-from claw.security.admission import group_settings, history_limit, owner_hash
+from claw.security.admission import TERMINAL, group_settings, history_limit, owner_hash
 from claw.security.path_walk import Root
 from claw.security.redaction import Redactor
 from claw.security.rule_files import Watch
@@ -340,7 +340,7 @@ def _workspace(agent: Agent, inbound: Inbound, options: TurnOptions) -> tuple[Pa
     """Return the working folder of tools, and true when it is the agent's own (files there count as its words)."""
     if options.workspace:
         return options.workspace, False
-    if options.folder and inbound.address.channel == "terminal" and not agent.has_configured_workspace:
+    if options.folder and inbound.address.channel == TERMINAL and not agent.has_configured_workspace:
         return options.folder, False
     return agent.workspace, True
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from claw.agent.turn_context import Runtime, TurnContext
-from claw.config import Config
 from claw.contracts.errors import ClawError
 from claw.contracts.messages import AcceptedEvent, Inbound
 from claw.contracts.transcript import Image, Message, Text, User
 from claw.security.admission import configured_owners, is_owner
-from claw.security.untrusted_text import NAMES, inbound_context, metadata_before, trusted_facts, user_text
+from claw.security.untrusted_text import inbound_context, metadata_before, trusted_facts, user_text
 from claw.security.workspace_fs import WorkspaceFiles
 
 PICTURE_BYTES = 5_000_000
@@ -60,20 +59,22 @@ class TurnMetadata:
         return [sent[id(one)][1] if id(one) in sent else one for one in messages]
 
 
-def message_metadata(taken: Sequence[Inbound], context: TurnContext, config: Config) -> MessageMetadata:
+def message_metadata(taken: Sequence[Inbound], context: TurnContext, runtime: Runtime) -> MessageMetadata:
     """Return the additions for messages that form one user message, oldest first: the newest one's head, all pictures."""
     pictures = (picture for one in taken for picture in pictures_of(one, context.open_fence))
-    return MessageMetadata(_head(taken[-1], config), tuple(pictures))
+    return MessageMetadata(_head(taken[-1], runtime), tuple(pictures))
 
 
-def _head(inbound: Inbound, config: Config) -> str:
+def _head(inbound: Inbound, runtime: Runtime) -> str:
     """Return the metadata before the person's words; the history keeps the plain words."""
-    owner = is_owner(inbound.address.channel, inbound.sender, configured_owners(config.settings))
-    in_message = config.settings.prompt.inbound_meta == "user"
+    settings = runtime.config.settings
+    owner = is_owner(inbound.address.channel, inbound.sender, configured_owners(settings))
+    in_message = settings.prompt.inbound_meta == "user"
+    untrusted = metadata_before(inbound, _capabilities(inbound, runtime))
     if not in_message and not (owner and inbound.chat_type != "direct"):
-        return metadata_before(inbound)
+        return untrusted
     facts = trusted_facts(inbound, owner) if in_message else {"sender_is_owner": True}
-    return inbound_context(facts) + "\n\n" + metadata_before(inbound)
+    return inbound_context(facts) + "\n\n" + untrusted
 
 
 def pictures_of(inbound: Inbound, fence: Callable[[], WorkspaceFiles]) -> tuple[Image, ...]:
@@ -116,13 +117,13 @@ def message_of(
     :param summed: what the preface speaks of.
     """
     texts = [preface] if preface else []
-    texts += [user_text(one.inbound, _names_people(one.inbound, runtime)) for one in taken]
+    texts += [user_text(one.inbound, _capabilities(one.inbound, runtime)) for one in taken]
     return User((Text("\n\n".join(texts)),), source=source_of((*summed, *taken)))
 
 
-def _names_people(inbound: Inbound, runtime: Runtime) -> bool:
+def _capabilities(inbound: Inbound, runtime: Runtime) -> frozenset[str]:
     channel = runtime.registry.channel(inbound.address.channel, inbound.address.account)
-    return channel is not None and NAMES in channel.capabilities
+    return frozenset() if channel is None else frozenset(channel.capabilities)
 
 
 def source_of(taken: Sequence[AcceptedEvent]) -> str:
@@ -135,17 +136,17 @@ def metadata_of_turn(
     messages: Sequence[Message],
     prompt: User,
     context: TurnContext,
-    config: Config,
+    runtime: Runtime,
 ) -> TurnMetadata:
     """Return the metadata of the messages of a turn.
 
     :param taken: the events that the turn answers.
     :param messages: those of the turn that the session holds already, after a restart.
     """
-    added = {prompt.source: message_metadata([one.inbound for one in taken], context, config)}
+    added = {prompt.source: message_metadata([one.inbound for one in taken], context, runtime)}
     known = {str(one.number): one.inbound for one in taken}
     for message in messages:
         if isinstance(message, User) and message.source.rpartition(",")[2] in known:
             those = [known[one] for one in message.source.split(",") if one in known]
-            added[message.source] = message_metadata(those, context, config)
+            added[message.source] = message_metadata(those, context, runtime)
     return TurnMetadata(added)

@@ -108,7 +108,8 @@ class TerminalChat:
 
     def read_lines(self) -> None:
         """Read and answer lines until the person leaves; a failed or stopped turn does not end the loop."""
-        history = InputHistory(self._app.config.home / "chat_history")
+        history = self._app.config.home / "chat_history"
+        _load_history(history)
         self._banner()
         while True:
             try:
@@ -122,7 +123,7 @@ class TerminalChat:
                 break
             if line:
                 self._run_line(line)
-        history.save()
+        _save_history(history)
 
     def close(self) -> None:
         """Close the app."""
@@ -270,32 +271,34 @@ class TerminalScreen:
         self._line_open = False
 
 
-class InputHistory:
-    """The lines typed before, for the arrow keys; kept in the home, readable only by its owner."""
+_HISTORY_LINES = 1000
 
-    def __init__(self, path: Path, keep_lines: int = 1000) -> None:
-        self._path, self._keep = path, keep_lines
-        try:
-            import readline
-        except ImportError:  # a Python without readline: lines are read all the same
-            self._readline: Any = None
-            return
-        self._readline = readline
-        readline.parse_and_bind("set enable-bracketed-paste on")  # lines pasted together are one message
-        if path.is_file():
-            for line in filter(None, path.read_bytes().decode(errors="replace").split("\n")):
-                readline.add_history(line.replace("\r", "\n"))
 
-    def save(self) -> None:
-        """Save the lines."""
-        if self._readline is None:
-            return
-        count = self._readline.get_current_history_length()
-        kept = range(max(1, count - self._keep + 1), count + 1)
-        lines = [self._readline.get_history_item(at) for at in kept]
-        # a message of several lines is one line of the file
+def _readline() -> Any:
+    """Return the module that edits input lines; None in a Python without it: lines are read all the same."""
+    try:
+        import readline
+    except ImportError:
+        return None
+    return readline
+
+
+def _load_history(path: Path) -> None:
+    """Load the lines typed before, for the arrow keys; lines that are pasted together are one message."""
+    if readline := _readline():
+        readline.parse_and_bind("set enable-bracketed-paste on")
+        written = path.read_bytes().decode(errors="replace") if path.is_file() else ""
+        for line in filter(None, written.split("\n")):
+            readline.add_history(line.replace("\r", "\n"))
+
+
+def _save_history(path: Path) -> None:
+    """Save the newest lines, readable only by their owner; a message of several lines is one line of the file."""
+    if readline := _readline():
+        count = readline.get_current_history_length()
+        lines = map(readline.get_history_item, range(max(1, count - _HISTORY_LINES + 1), count + 1))
         entries = "".join(line.replace("\n", "\r") + "\n" for line in lines if line)
-        SYSTEM_DISK.replace(self._path, entries.encode())
+        SYSTEM_DISK.replace(path, entries.encode())
 
 
 async def _open_app(model: str) -> App:

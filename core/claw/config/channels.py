@@ -1,29 +1,14 @@
 """Channel settings that core reads: the people and groups that may write, and the handling of their messages."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from claw.config.agents import ToolLists
+from claw.config.summary import DeclaredChannel
 from claw.config.values import Duration, Section, section_default, validation_error
-
-_IDS = {  # channel → (pattern of people, of groups, example of each), as its service writes the ids into every event
-    "telegram": (re.compile(r"-?\d+"), re.compile(r"-?\d+"), "123456789", "-1001234567890"),
-    "discord": (re.compile(r"\d{17,20}"), re.compile(r"\d{17,20}"), "123456789012345678", "123456789012345678"),
-    "feishu": (re.compile(r"ou_\w+"), re.compile(r"oc_\w+"), "ou_…", "oc_…"),
-}  # fmt: skip
-
-
-def example_unless_id(channel: str, id: str, of_group: bool = False) -> str:
-    """Return an example of a stable id of a channel if ``id`` cannot be one (it is a name, which anybody may choose).
-    Empty when it can be one, or when the channel is not known here.
-    """
-    people, groups, person, group = _IDS.get(channel, (None, None, "", ""))
-    shape = groups if of_group else people
-    return "" if shape is None or shape.fullmatch(id) else (group if of_group else person)
 
 
 class QueueSettings(Section):
@@ -153,26 +138,20 @@ class AnyChannel(ChannelConfig):
     accounts: dict[str, AnyAccount] = Field({}, description="More accounts of the same service, by name.")  # type: ignore[assignment]
 
 
-_TOKEN_DEFAULTS: dict[str, dict[str, Any]] = {
-    "http": {"dmPolicy": "allowlist", "allowFrom": ["api"], "queue": {"mode": "followup"}}
-}
-"""Defaults of channels whose callers authenticate with the gateway's token: every such caller is admitted, and each
-request waits for its own answer."""
-
-
-def with_token_defaults(channels: Any) -> Any:
-    if not isinstance(channels, Mapping):
-        return channels
-    return {name: _with_defaults(_TOKEN_DEFAULTS.get(name, {}), part) for name, part in channels.items()}
-
-
-def _with_defaults(defaults: Mapping[str, Any], section: Any) -> Any:
-    if not defaults or not isinstance(section, Mapping):
-        return section
-    written = {to_camel(key): value for key, value in section.items()}
-    inner = {
-        key: _with_defaults(value, written[key])
-        for key, value in defaults.items()
-        if isinstance(value, dict) and key in written
+def with_token_users(sections: Any, declared: Mapping[str, Sequence[DeclaredChannel]]) -> Any:
+    """Return ``channels`` of the file, with defaults for each channel whose senders have a token: all of them are
+    admitted, and there is nobody to pair. Of several plugins with a channel of one name, all must say so.
+    """
+    if not isinstance(sections, Mapping):
+        return sections
+    users = {name: {one.token_user for one in declared.get(name, ())} for name in sections}
+    return {
+        name: {"dmPolicy": "allowlist", "allowFrom": [*users[name]], **_in_camel_case(section)}
+        if len(users[name]) == 1 and "" not in users[name] and isinstance(section, Mapping)
+        else section
+        for name, section in sections.items()
     }
-    return {**defaults, **written, **inner}
+
+
+def _in_camel_case(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {to_camel(key): value for key, value in section.items()}

@@ -1,6 +1,6 @@
 """The config file, read and validated: settings, agents, and the line of each key."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +10,7 @@ from pydantic import BaseModel, RootModel, ValidationError
 
 from claw.config import source
 from claw.config.agents import AgentEntry, AgentSettings
+from claw.config.channels import with_token_users
 from claw.config.checks import reference_errors
 from claw.config.errors import ConfigErrors, ErrorFactory, combine_errors
 from claw.config.models import Settings
@@ -28,22 +29,20 @@ from claw.config.paths import (
     without_values,
 )
 from claw.config.source import substitute_all
+from claw.config.summary import DeclaredChannel, OwnedModels, PluginKeys
 from claw.contracts.errors import ConfigError, UsageError, nearest
 
 __all__ = ["Agent", "Config", "ConfigErrors", "load_config", "validate_section", "validate_source"]
 
 M = TypeVar("M", bound=BaseModel)
 
-OwnedModels = Mapping[str, Callable[[], type[BaseModel]] | None]
-"""Key of the file that a plugin owns (``configKeys``) → function that returns the model of its value; None: nothing
-checks the value here, because no owner of it is in use, or because its owner checks it."""
-OwnersOf = Callable[[source.ConfigSource], OwnedModels]
+OwnersOf = Callable[[source.ConfigSource], PluginKeys]
 """Function that returns the keys of plugins under one file, which says what plugins are in use."""
 
 
-def no_owners(read: source.ConfigSource) -> OwnedModels:
+def no_owners(read: source.ConfigSource) -> PluginKeys:
     """Return no keys: core's own are all that the file may have."""
-    return {}
+    return PluginKeys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +100,7 @@ class Config:
 
     :param raw: the tree as written; secrets in it are as written too.
     :param owned: path in the tree → value of each key that a plugin owns, as its model where that was checked.
+    :param declared_channels: those of the installed plugins.
     """
 
     home: Path
@@ -111,6 +111,7 @@ class Config:
     error_factory: ErrorFactory = field(repr=False)
     layout: Layout = field(repr=False)
     owned: Mapping[KeyPath, Any] = field(default_factory=dict, repr=False)
+    declared_channels: Mapping[str, Sequence[DeclaredChannel]] = field(default_factory=dict, repr=False)
 
     @property
     def file(self) -> str:
@@ -144,6 +145,13 @@ class Config:
             path.append(step)
             here = value_at(here, (step,))
         return tuple(path)
+
+    def example_unless_id(self, channel: str, id: str, of_group: bool = False) -> str:
+        """Return an example of a stable id of a channel if ``id`` cannot be one (it is a name, which anybody may choose).
+        Empty when it can be one, or when no manifest declares ids of the channel.
+        """
+        examples = (one.example_unless_id(id, of_group) for one in self.declared_channels.get(channel, ()))
+        return next(filter(None, examples), "")
 
     def section(self, key: str, model: type[M]) -> M:
         """Return the value of a key that a plugin owns, as ``model``; all defaults when the file does not have it.
@@ -278,19 +286,22 @@ def validate_source(
 
     Pure, except that secret files are read when a secret is revealed, and that ``owners`` may import a model.
     """
-    layout = normalise_layout(read.tree)
+    models, channels, short_forms = owners(read)
+    layout = normalise_layout(read.tree, short_forms)
     file = str(read.path) if read.path else ""
-    models = owners(read)
     teller = ErrorFactory(layout.tree, read.lines, file, layout.as_written, models)
     owned, errors = _validate_owned(models, layout.tree, teller, home, environ)
     try:
         rest = without_values(layout.tree, owned)
+        rest["channels"] = with_token_users(rest.get("channels", {}), channels)
         settings = validate_section(Settings, rest, teller, home=home, environ=environ)
     except ConfigError as wrong:
         errors += wrong.errors if isinstance(wrong, ConfigErrors) else [wrong]
     if errors:
         raise combine_errors(sorted(errors, key=lambda error: error.line or 0))
-    config = Config(home, read.path, settings, read.tree, environ, teller, layout, owned=owned)
+    config = Config(
+        home, read.path, settings, read.tree, environ, teller, layout, owned=owned, declared_channels=channels
+    )
     if errors := reference_errors(config):
         raise combine_errors(errors)
     return config

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from claw.config.agents import Agents, People, ToolsSettings
-from claw.config.channels import AnyChannel, QueueSettings, with_token_defaults
+from claw.config.channels import AnyChannel, QueueSettings
 from claw.config.values import Secret, Section, Size, section_default, validation_error
 
 ToolMode = Literal["native", "prompt", "none"]
@@ -273,7 +273,7 @@ class Settings(Section):
     locale: Literal["en", "zh"] = Field("en", description="Language of claw's own messages.")
     agents: Agents = section_default()
     tools: ToolsSettings = section_default()
-    channels: Annotated[dict[str, AnyChannel], BeforeValidator(with_token_defaults)] = section_default()
+    channels: dict[str, AnyChannel] = section_default()
     providers: dict[str, AnyProvider] = section_default()
     plugins: PluginsSettings = section_default()
     owners: People = Field((), description="People who may do everything: channel:id.")

@@ -1,14 +1,14 @@
 """Normalisation of the layout: short forms that the file allows are moved to their full path, which is recorded.
 
-``telegram: {…}`` at the top is ``channels.telegram``; ``heartbeat: {…}`` at the top is ``agents.defaults.heartbeat``;
-``agents.entries`` is ``agents.list``; ``mcpServers`` are settings of the plugin mcp. An error names the path as the
+The name of a channel at the top is ``channels.NAME``; ``heartbeat: {…}`` at the top is ``agents.defaults.heartbeat``;
+``agents.entries`` is ``agents.list``; a plugin may have short forms for its own settings. An error names the path as the
 person wrote it.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from claw.contracts.errors import UsageError, nearest
@@ -150,10 +150,6 @@ AGENT_KEYS = {
 }  # fmt: skip
 """Keys of ``agents.defaults`` that are also accepted at the top level."""
 
-CHANNELS = frozenset({
-    "terminal", "feishu", "telegram", "discord", "slack", "whatsapp", "signal", "matrix", "imessage", "teams",
-    "line", "irc", "wechat", "dingtalk", "webchat",
-})  # fmt: skip
 _CHANNEL_KEYS = frozenset({"groups", "allowFrom", "dmPolicy", "groupPolicy", "botToken", "appId"})
 _TOP_LEVEL_KEYS = frozenset({
     "locale", "agents", "tools", "channels", "providers", "plugins", "owners", "prompt", "session", "gateway",
@@ -167,6 +163,7 @@ class Layout:
 
     tree: dict[str, Any]
     moved: tuple[tuple[Path, Path], ...]
+    short_forms: Mapping[str, Path] = field(default_factory=dict)
 
     def as_written(self, path: Path) -> Path:
         """Convert a path in ``tree`` to the path that the person wrote."""
@@ -182,26 +179,30 @@ def camel_case(name: str) -> str:
     return head + "".join(word[:1].upper() + word[1:] for word in rest) if head and all(rest) else name
 
 
-def normalise_layout(raw: Mapping[str, Any], channels: frozenset[str] = CHANNELS) -> Layout:
+def normalise_layout(raw: Mapping[str, Any], short_forms: Mapping[str, Path]) -> Layout:
     """Move short forms to their full path. A key that exists in both places is not moved, so validation refuses it.
 
-    :param channels: names of known channels; any other top-level mapping that looks like a channel counts too.
+    :param short_forms: those of plugins (``claw.host.manifest.short_forms``); any other top-level mapping that looks like
+        a channel is one too.
     """
     tree: dict[str, Any] = dict(raw)
     moved: list[tuple[Path, Path]] = []
     for key in raw:
-        target: Path | None = None
-        if camel_case(key) in AGENT_KEYS:
-            target = ("agents", "defaults", key)
-        elif key in channels or (key not in _TOP_LEVEL_KEYS and _looks_like_a_channel(raw[key])):
+        target = _long_form(key, short_forms)
+        if target is None and key not in _TOP_LEVEL_KEYS and _looks_like_a_channel(raw[key]):
             target = ("channels", key)
-        elif key == "mcpServers":  # the key that every MCP client reads
-            target = ("plugins", "entries", "mcp", "config", "mcpServers")
         if target and _set_if_absent(tree, target, raw[key]):
             del tree[key]
             moved.append((target, (key,)))
     moved += _entries_to_list(tree)
-    return Layout(tree, tuple(moved))
+    return Layout(tree, tuple(moved), short_forms)
+
+
+def _long_form(key: str, short_forms: Mapping[str, Path]) -> Path | None:
+    """Return the path that a name at the top level stands for; None when it is no short form."""
+    if camel_case(key) in AGENT_KEYS:
+        return ("agents", "defaults", key)
+    return None if key in _TOP_LEVEL_KEYS else short_forms.get(key)
 
 
 def _looks_like_a_channel(value: Any) -> bool:
@@ -241,12 +242,12 @@ def _entries_to_list(tree: dict[str, Any]) -> list[tuple[Path, Path]]:
 _MISSING: Any = object()
 
 
-def get_value(tree: Mapping[str, Any], key: str) -> Any:
+def get_value(tree: Mapping[str, Any], key: str, short_forms: Mapping[str, Path]) -> Any:
     """Return the value at ``key``, as written; list entries by index or id.
 
     :raises UsageError: the file has no such key.
     """
-    layout = normalise_layout(tree)
+    layout = normalise_layout(tree, short_forms)
     value = value_at(layout.tree, _resolve_path(layout, key, must_exist=True), _MISSING)
     if value is _MISSING:
         fix = "claw config get without a key shows all of it"
@@ -254,13 +255,15 @@ def get_value(tree: Mapping[str, Any], key: str) -> Any:
     return value
 
 
-def written_path(tree: Mapping[str, Any], key: str, *, must_exist: bool) -> Path:
+def written_path(
+    tree: Mapping[str, Any], key: str, short_forms: Mapping[str, Path], *, must_exist: bool
+) -> Path:
     """Return the path of ``key`` in the tree of the file; ids become indexes, and the spelling of the file is used.
 
     :param must_exist: false = ``[]`` is the end of a list.
     :raises UsageError: the key is malformed, or a list entry in it does not exist.
     """
-    layout = normalise_layout(tree)
+    layout = normalise_layout(tree, short_forms)
     return layout.as_written(_resolve_path(layout, key, must_exist=must_exist))
 
 
@@ -272,20 +275,18 @@ def _resolve_path(layout: Layout, key: str, *, must_exist: bool) -> Path:
         raise UsageError("{key} is not a valid key", fix="Write it like agents.list[0].tools.allow", key=key)
     here: Any = layout.tree
     path: list[PathPart] = []
-    for step in _expanded(wanted):
+    for step in _expanded(wanted, layout.short_forms):
         found = _resolve_step(here, step, key, path, must_exist)
         path.append(found)
         here = value_at(here, (found,), _MISSING)
     return tuple(path)
 
 
-def _expanded(wanted: tuple[KeyStep, ...]) -> tuple[KeyStep, ...]:
+def _expanded(wanted: tuple[KeyStep, ...], short_forms: Mapping[str, Path]) -> tuple[KeyStep, ...]:
     """Expand short forms at the top level to their full path."""
     head = wanted[0]
-    if isinstance(head, str) and camel_case(head) in AGENT_KEYS:
-        return ("agents", "defaults", *wanted)
-    if isinstance(head, str) and head in CHANNELS:
-        return ("channels", *wanted)
+    if isinstance(head, str) and (path := _long_form(head, short_forms)):
+        return (*path, *wanted[1:])
     if wanted[:2] == ("agents", "entries") and len(wanted) > 2 and isinstance(wanted[2], str):
         return ("agents", "list", IdStep(wanted[2]), *wanted[3:])
     return wanted

@@ -1,24 +1,53 @@
 """Outline of the config for commands that must be fast: the plugins it may need, without validation or pydantic."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from claw.config.paths import Path, normalise_layout
 from claw.contracts.errors import nearest
 from claw.i18n import t
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
 FIRST_PARTY: Mapping[str, Mapping[str, Any]] = json.loads(
     FilePath(__file__).with_name("first_party.json").read_bytes()
 )
-"""Plugin ids of claw's own, with ``package`` (empty = not released), ``commands``, ``chatCommands`` and ``configKeys``:
-data for hints; ``configModels``: those of the keys whose values core does not describe. Only their packages may use
-these ids."""
+"""Plugin ids of claw's own, with ``package`` (empty = not released), ``commands``, ``chatCommands``, ``configKeys``,
+``channels`` and ``shortKeys``: data for hints; ``configModels``: those of the keys whose values core does not describe.
+Only their packages may use these ids."""
 
 ANY_ENDPOINT = "*"
 """In a manifest's ``providers``: the plugin serves every ``providers.NAME`` with a ``baseUrl`` that no other serves."""
+
+
+_OWNED = {key.partition(".")[0] for about in FIRST_PARTY.values() for key in about.get("configKeys", ())}
+
+
+def short_forms_of(plugin: str, channels: Iterable[str], keys: Iterable[str]) -> dict[str, Path]:
+    """Return name at the top level of the file → the path that it stands for, of the channels of a plugin and of the keys
+    of its own section that may stand there. A key that a plugin of claw's own owns keeps its meaning.
+    """
+    forms: dict[str, Path] = {name: ("channels", name) for name in channels}
+    forms |= {key: ("plugins", "entries", plugin, "config", key) for key in keys}
+    return {name: path for name, path in forms.items() if name not in _OWNED}
+
+
+_SERVICES = (
+    "terminal", "slack", "whatsapp", "signal", "matrix", "imessage", "teams", "line", "irc", "wechat", "dingtalk",
+    "webchat",
+)  # fmt: skip
+OUR_SHORT_FORMS: Mapping[str, Path] = {name: ("channels", name) for name in _SERVICES} | {
+    name: path
+    for id, about in FIRST_PARTY.items()
+    for name, path in short_forms_of(id, about.get("channels", ()), about.get("shortKeys", ())).items()
+}
+"""Those of claw's own plugins, and names of chat services that no plugin of ours has: the section of a service whose
+plugin is not installed is then a channel that no plugin has, and not an unknown key. Nothing else reads these names."""
 
 
 def package_of(plugin: str) -> str:
@@ -32,6 +61,34 @@ def install_hint(plugin: str) -> str:
     if package:
         return t("claw plugins install {package}", package=package)
     return t("install the package that provides {id}", id=plugin)
+
+
+class DeclaredChannel(Protocol):
+    """A channel as the manifest of its plugin declares it (``claw.host.manifest.ChannelDeclaration``).
+
+    :ivar token_user: the id of every sender, who all have a token of the operator; empty = they have ids of their own.
+    """
+
+    @property
+    def token_user(self) -> str: ...
+    def example_unless_id(self, id: str, of_group: bool = False) -> str: ...
+
+
+OwnedModels = Mapping[str, Callable[[], "type[BaseModel]"] | None]
+
+
+class PluginKeys(NamedTuple):
+    """What the installed plugins add to the file.
+
+    :param models: key that a plugin owns (``configKeys``) → function that returns the model of its value; None: nothing
+        checks the value here, because no owner of it is in use, or because its owner checks it.
+    :param channels: name → what the manifests say of it, of each plugin that has a channel of this name.
+    :param short_forms: name at the top level → the path that it stands for.
+    """
+
+    models: OwnedModels = MappingProxyType({})
+    channels: Mapping[str, Sequence[DeclaredChannel]] = MappingProxyType({})
+    short_forms: Mapping[str, Path] = OUR_SHORT_FORMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +112,11 @@ class ConfigOutline:
     opt_ins: frozenset[str] = frozenset()
 
 
-def outline_config(raw: Mapping[str, Any]) -> ConfigOutline:
-    """Build the outline of the raw tree; values of the wrong type count as absent."""
-    tree = normalise_layout(raw).tree
+def outline_config(
+    raw: Mapping[str, Any], short_forms: Mapping[str, Path] = OUR_SHORT_FORMS
+) -> ConfigOutline:
+    """Build the outline of the raw tree, or of ``Config.layout``; values of the wrong type count as absent."""
+    tree = normalise_layout(raw, short_forms).tree
     plugins = _mapping(tree.get("plugins"))
     aliases = _mapping(_mapping(tree.get("models")).get("aliases"))
     models = tuple(dict.fromkeys(str(aliases.get(name, name)) for name in _models(tree)))

@@ -90,6 +90,9 @@ class StreamingReply(Protocol):
 
 
 WAITS_FOR_REPLY = "waits"
+OPERATOR_ONLY = "operator"
+"""Capability of a channel on which only the operator writes, or a program with the operator's token. It decides on text
+alone: the sender of a direct chat is not described to the model. It gives the sender no rights."""
 
 
 class Channel(Protocol):
@@ -100,8 +103,9 @@ class Channel(Protocol):
 
     :cvar capabilities: words such as threads, reactions, edit, delete, polls, buttons, media, typing, streaming; also
         ``idempotent`` when the service itself drops a second send of the same key; ``names`` when the sender's name
-        precedes the words in direct chats too; ``waits`` when the sender waits for the answer on a connection of this
-        process: nothing is acknowledged before it ends, and no message remains there afterwards.
+        precedes the words in direct chats too; ``operator`` when only the operator writes there, or a program with the
+        operator's token, so that the sender is not described to the model; ``waits`` when the sender waits for the answer
+        on a connection of this process: nothing is acknowledged before it ends, and no message remains there afterwards.
     """
 
     name: str

@@ -281,8 +281,9 @@ class TurnView(Protocol):
 class ContextEngine(Protocol):
     """The history that a model is shown: the part that fits, a summary of the rest, the answer to a refusal.
 
-    It is called in the event loop of the turn, so it must not block. An exception that is no ``ClawError`` ends the call
-    with an error that names the plugin.
+    It is called in the event loop of the turn, so it must not block, except for ``wrap``, which is called in a thread of
+    its plugin. An exception that is no ``ClawError`` ends the call with an error that names the plugin. When it takes
+    more than a minute before an event, beside the model calls and tools that it waits for, claw goes on without it.
 
     It may have ``async keep_result(text, limit, folder, name) -> str``: it keeps a tool result that is about to be cut to
     ``limit`` characters whole, below ``folder``, which the agent may read, and returns the line that ends the cut text.

@@ -313,25 +313,11 @@ class PlainChat:
         receipt = await self._deliver(outbound)
         return receipt.message_ids if receipt else ()
 
-    async def edit(self, message_id: str, text: str, where: Address | None = None) -> None:
-        """Refuse: an edit needs the gateway."""
+    async def edit(self, *given: Any, **named: Any) -> Any:
+        """Refuse: edits, deletions, reactions and polls need the gateway."""
         raise self._refused()
 
-    async def delete(self, message_id: str, where: Address | None = None) -> None:
-        """Refuse: a deletion needs the gateway."""
-        raise self._refused()
-
-    async def react(
-        self, emoji: str, message_id: str = "", remove: bool = False, where: Address | None = None
-    ) -> None:
-        """Refuse: a reaction needs the gateway."""
-        raise self._refused()
-
-    async def poll(
-        self, question: str, options: Sequence[str], where: Address | None = None
-    ) -> tuple[str, ...]:
-        """Refuse: a poll needs the gateway."""
-        raise self._refused()
+    delete = react = poll = edit
 
     def _refused(self) -> ToolError:
         return ToolError("only text to this chat can be sent: more needs the plugin claw-gateway")

@@ -19,10 +19,17 @@ import msgspec
 from claw import __version__, i18n
 from claw.config.paths import Path as KeyPath, format_key, line_of
 from claw.config.source import ConfigSource, find_config, read_config, substitute_all
-from claw.config.summary import ConfigOutline, SchemaViolation, outline_config, schema_violations
+from claw.config.summary import ConfigOutline, PluginKeys, SchemaViolation, outline_config, schema_violations
 from claw.contracts.errors import ClawError, ConfigError, PluginError
 from claw.host.health import PluginHealth
-from claw.host.manifest import FILE_NAME, InstalledPlugin, Manifest, installed_plugins as scan_uncached
+from claw.host.manifest import (
+    FILE_NAME,
+    InstalledPlugin,
+    Manifest,
+    declared_channels,
+    installed_plugins as scan_uncached,
+    short_forms,
+)
 from claw.host.state import (
     PluginState,
     choose_default_model,
@@ -34,7 +41,7 @@ from claw.host.state import (
 )
 
 if TYPE_CHECKING:
-    from claw.config.loader import Config, OwnedModels, OwnersOf
+    from claw.config.loader import Config, OwnersOf
     from claw.storage.database import Database
 
 
@@ -100,7 +107,7 @@ def states_of(
     :param lines: line number of each key of ``file``.
     """
     found = _with_integrity(found, home_of(environ))
-    wanted = outline_config(raw)
+    wanted = outline_config(raw, short_forms(found))
     used = (*providers_used(wanted, found, environ, raw), *(model.partition("/")[0] for model in models))
     misfits = _first_misfits(found, wanted, environ)
     wrong = {
@@ -125,12 +132,18 @@ def _with_failures(states: tuple[PluginState, ...], home: Path) -> tuple[PluginS
     return (*with_needs([with_failure(one, failures.get(one.id), now) for one in states]),)
 
 
+def plugin_keys(plugin_states: Sequence[PluginState]) -> PluginKeys:
+    """Return what these plugins add to the config file."""
+    found = [one.found for one in plugin_states]
+    return PluginKeys(owned_models(plugin_states), declared_channels(found), short_forms(found))
+
+
 def owners_in(environ: Mapping[str, str]) -> "OwnersOf":
     """Return the function that finds, for a file of this home, the keys that its plugins own."""
 
-    def owners(read: ConfigSource) -> "OwnedModels":
+    def owners(read: ConfigSource) -> PluginKeys:
         found = installed_plugins(home_of(environ))
-        return owned_models(states_of(found, read.tree, environ))
+        return plugin_keys(states_of(found, read.tree, environ))
 
     return owners
 

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from claw.config.summary import FIRST_PARTY, package_of
+from claw.config.paths import Path as KeyPath
+from claw.config.summary import FIRST_PARTY, OUR_SHORT_FORMS, package_of, short_forms_of
 from claw.contracts.errors import PluginError
 
 GROUP = "claw.plugins"
@@ -28,25 +29,14 @@ Kind = Literal[
 ]  # fmt: skip
 KINDS: tuple[str, ...] = get_args(Kind)
 KIND_OF_HOOK = {
-    "register_channels": "channel",
-    "register_providers": "provider",
-    "register_tools": "tool",
-    "register_prompt_sections": "section",
-    "register_sandboxes": "sandbox",
-    "register_provider_middleware": "middleware",
-    "register_model_selectors": "models",
-    "register_context_engines": "context",
-    "register_reviewers": "reviewer",
-    "register_approvers": "approver",
-    "register_filters": "filter",
-    "register_observers": "observer",
-    "register_services": "service",
-    "register_turn_logs": "turn-log",
-    "register_session_stores": "session-store",
-    "register_chat_commands": "chat-command",
-    "register_diagnostics": "diagnostic",
-    "register_commands": "command",
-}
+    "register_channels": "channel", "register_providers": "provider", "register_tools": "tool",
+    "register_prompt_sections": "section", "register_sandboxes": "sandbox", "register_reviewers": "reviewer",
+    "register_provider_middleware": "middleware", "register_model_selectors": "models",
+    "register_context_engines": "context", "register_approvers": "approver", "register_filters": "filter",
+    "register_observers": "observer", "register_services": "service", "register_turn_logs": "turn-log",
+    "register_session_stores": "session-store", "register_chat_commands": "chat-command",
+    "register_diagnostics": "diagnostic", "register_commands": "command",
+}  # fmt: skip
 """Each hook and the kind that a manifest names for it."""
 _EVERY_TURN = frozenset({"middleware", "models", "context", "approver", "turn-log", "session-store"})
 """Kinds that take part in every turn, so that a plugin with one of them is loaded once it is enabled."""
@@ -80,6 +70,59 @@ class ToolDeclaration(ManifestPart, frozen=True):
     effects: Literal["none", "idempotent", "once"] = "none"
     parallel: bool = True
     timeout_seconds: float | None = None
+
+
+_ID_STEP = re.compile(
+    r"(?:\\[dw.+-]|\[\^?[^\]\[\\]+\]|[^\\\[\](){}|^$*+?.\s])([?+*]|\{\d{1,3}(?:,\d{1,3})?\})?"
+)  # a character or a class of characters, and how often
+
+
+@cache
+def _id_pattern(shape: str) -> re.Pattern[str]:
+    """Compile a shape. A step that repeats is possessive, so that a match takes linear time.
+
+    :raises ValueError: it is malformed.
+    """
+    if _ID_STEP.sub("", shape):
+        raise ValueError(
+            f"{shape} has groups, alternatives or anchors: write characters, classes and repetitions"
+        )
+    try:
+        return re.compile(_ID_STEP.sub(lambda step: step[0] + "+" * bool(step[1]), shape))
+    except re.error as why:
+        raise ValueError(f"{shape} is not a regular expression: {why}") from None
+
+
+class ChannelDeclaration(ManifestPart, frozen=True):
+    """A channel as the manifest declares it. The shapes of ids are regular expressions without groups, alternatives and
+    anchors, which the whole id matches, such as ``U[A-Z0-9]+``; a repetition takes all that it can.
+
+    :param user_ids: the shape of the stable ids of people. A sender with any other id is refused, as a name that anybody
+        may choose, and an entry of any other shape in a list of people is a warning.
+    :param user_example: an id of this shape, for messages; ``…`` stands for any characters.
+    :param group_ids: the shape of the ids of groups, for the same warning.
+    :param group_example: an id of this shape.
+    :param token_user: the id of every sender, when all of them prove with a token of the operator that they may write:
+        ``allowFrom`` is this id, and ``dmPolicy`` is allowlist, where the file does not set them.
+    """
+
+    user_ids: str = ""
+    user_example: str = ""
+    group_ids: str = ""
+    group_example: str = ""
+    token_user: Annotated[str, msgspec.Meta(pattern=r"^[^\s*]*$")] = ""
+
+    def __post_init__(self) -> None:
+        for shape, example in ((self.user_ids, self.user_example), (self.group_ids, self.group_example)):
+            if shape and not (example and _id_pattern(shape).fullmatch(example.replace("…", "0"))):
+                raise ValueError(f"the example {example!r} does not have the shape {shape}")
+
+    def example_unless_id(self, id: str, of_group: bool = False) -> str:
+        """Return the example if ``id`` does not have the shape; empty when it has, or there is no shape."""
+        shape, example = (
+            (self.group_ids, self.group_example) if of_group else (self.user_ids, self.user_example)
+        )
+        return example if shape and not _id_pattern(shape).fullmatch(id) else ""
 
 
 class ProviderDeclaration(ManifestPart, frozen=True):
@@ -118,7 +161,8 @@ class Manifest(ManifestPart, frozen=True):
     :param description: for people, one line.
     :param api: range of plugin API versions it was made for.
     :param kinds: what it contributes; shown in lists.
-    :param channels: names of its channels; each is configured at ``channels.NAME``.
+    :param channels: its channels by name; each is configured at ``channels.NAME``, or ``NAME`` at the top level. A list
+        of the names alone will do.
     :param providers: its providers.
     :param tools: its tools. When there are any, these lines are what models and policy see: a tool that only
         the code registers is not offered.
@@ -145,6 +189,7 @@ class Manifest(ManifestPart, frozen=True):
         one that core describes, or is checked by the plugin alone.
     :param config_checks: its diagnostics check the config file at every start too (``check_config``), so every chat
         imports them; without it only commands such as ``claw config validate`` ask them.
+    :param short_keys: keys of its own section that may stand at the top level of the file too.
     :param standard: it is a part of claw that was taken out of core: ``plugins.allow`` need not name it (``plugins.deny``
         and ``enabled: false`` hold for it), and its answer to a hook with a slot is in force until ``plugins.slots``
         chooses another. Only claw's own distributions may say so.
@@ -158,7 +203,7 @@ class Manifest(ManifestPart, frozen=True):
     description: str = ""
     api: str = ">=1,<2"
     kinds: tuple[Kind, ...] = ()
-    channels: Names = ()
+    channels: dict[Name, ChannelDeclaration] | Names = ()
     providers: tuple[ProviderDeclaration, ...] = ()
     tools: tuple[ToolDeclaration, ...] = ()
     prompt_sections: Names = ()
@@ -176,6 +221,7 @@ class Manifest(ManifestPart, frozen=True):
     config_keys: Names = ()
     config_models: dict[str, str] = {}
     config_checks: bool = False
+    short_keys: Names = ()
     standard: bool = False
     operator: bool = False
     schema: str = msgspec.field(default="", name="$schema")
@@ -226,7 +272,7 @@ class InstalledPlugin:
     @property
     def channels(self) -> tuple[str, ...]:
         """The channels that its manifest names."""
-        return self.manifest.channels if self.manifest else ()
+        return tuple(self.manifest.channels) if self.manifest else ()
 
     @property
     def checks_config(self) -> bool:
@@ -313,6 +359,29 @@ def key_variables(found: Iterable[InstalledPlugin]) -> dict[str, tuple[str, ...]
     for line in providers_of(found):
         variables[line.name] = (*variables.get(line.name, ()), *line.env)
     return variables
+
+
+def declared_channels(found: Iterable[InstalledPlugin]) -> dict[str, list[ChannelDeclaration]]:
+    """Return, for each channel that the manifests declare, the declaration of each plugin that has it."""
+    declared: dict[str, list[ChannelDeclaration]] = {}
+    for one in found:
+        channels = one.manifest.channels if one.manifest else ()
+        for name in channels:
+            line = channels[name] if isinstance(channels, dict) else ChannelDeclaration()
+            declared.setdefault(name, []).append(line)
+    return declared
+
+
+def short_forms(found: Iterable[InstalledPlugin]) -> dict[str, KeyPath]:
+    """Return name at the top level of the file → the path that it stands for, of claw's own and all installed plugins.
+
+    A key that any plugin owns (``configKeys``) keeps its own meaning.
+    """
+    manifests = [one.manifest for one in found if one.manifest]
+    theirs = [short_forms_of(one.id, one.channels, one.short_keys) for one in manifests]
+    owned = {key.partition(".")[0] for one in manifests for key in one.config_keys}
+    forms = {name: path for one in (*theirs, OUR_SHORT_FORMS) for name, path in one.items()}
+    return {name: path for name, path in forms.items() if name not in owned}
 
 
 def _name_and_version(dist: Any) -> tuple[str, str]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from claw.config import Config
-    from claw.config.loader import OwnedModels
+    from claw.config.summary import OwnedModels
     from claw.policy.subjects import ToolFact
 
 IMPORT_SECONDS = 20.0

@@ -80,8 +80,7 @@ class PluginWorker:
         except TimeoutError:
             if job.answer.done() and not job.answer.cancelled():
                 raise  # the plugin raised it
-            self._timeouts[who] += 1
-            self._left_out_until[who] = clock() + self.timeouts.late_pause_seconds
+            self.count_timeout(who)
             job.cancel()
             if not await _is_responsive(loop, self.timeouts.worker_seconds):
                 self._loops.pop(who, None)  # abandon the thread that the plugin blocks
@@ -89,6 +88,12 @@ class PluginWorker:
         except asyncio.CancelledError:
             job.cancel()
             raise
+
+    def count_timeout(self, who: str) -> None:
+        """Count a call of a plugin that took too long."""
+        self._timeouts[who] += 1
+        pause = self.timeouts.late_pause_seconds
+        self._left_out_until[who] = asyncio.get_running_loop().time() + pause
 
     def close(self) -> None:
         """Stop the loops: cancel tasks that plugins left there; a blocked thread is a daemon and ends with

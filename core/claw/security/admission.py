@@ -10,8 +10,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from claw.config.channels import example_unless_id
-from claw.config.paths import CHANNELS, camel_case, format_key, id_of, value_at
+from claw.config.paths import camel_case, format_key, id_of, value_at
 from claw.contracts.messages import Address, Inbound, Sender
 from claw.i18n import t
 from claw.storage.database import Database
@@ -47,7 +46,7 @@ def decide_admission(inbound: Inbound, config: Any, paired: Container[str] = ())
     place, sender = inbound.address.channel.strip().lower(), inbound.sender
     if place == TERMINAL:
         return Admission("admitted", t("the user at the terminal is always allowed"), "", True)
-    owner_key = None if example_unless_id(place, sender.id) else _owner_key(place, sender, config)
+    owner_key = None if config.example_unless_id(place, sender.id) else _owner_key(place, sender, config)
     rules = _Rules.of(config, place, inbound.address.account.strip())
     verdict = _refused_early(inbound, rules)
     if verdict is None and inbound.chat_type in _DIRECT:
@@ -66,7 +65,7 @@ def is_owner(channel: str, sender: Sender, owners: Iterable[str]) -> bool:
     """Return true if ``sender`` is one of ``owners``, each written as ``channel:id`` or a phone number. A bare id never
     matches, as ids of two channels may be equal. An empty list, a blank entry and a star match no one.
     """
-    return _index_of(channel, sender, owners, bare=False) is not None
+    return _index_of(channel, sender, owners) is not None
 
 
 def owner_hash(owner_id: str, secret: str = "") -> str:
@@ -122,6 +121,11 @@ class _Rules:
             return cls(config, path, channel, (account, accounts[account]), True)
         return cls(config, path, channel, None, account in ("", "default"))
 
+    @property
+    def channels(self) -> Container[str]:
+        """The names of all channels that the file or a plugin has."""
+        return {*self.config.settings.channels, *self.config.declared_channels}
+
     def get(self, name: str) -> Any:
         return getattr(self.account[1] if self._overrides(name) else self.channel, name)
 
@@ -146,7 +150,7 @@ def _refused_early(inbound: Inbound, rules: _Rules) -> Admission | None:
     """Return the refusal of a message that no list can admit; None when the lists decide."""
     if not _valid_id(inbound.sender):
         return Admission("refused", t("the sender has no id"))
-    if like := example_unless_id(rules.path[-1], inbound.sender.id):
+    if like := rules.config.example_unless_id(rules.path[-1], inbound.sender.id):
         why = t(
             "{id} is a name, not an id: an id here looks like {like}",
             id=inbound.sender.id,
@@ -179,7 +183,7 @@ def _direct(inbound: Inbound, rules: _Rules, owner_key: str | None, paired: Cont
         return Admission("admitted", t("the sender is an owner"), owner_key)
     if policy == "open" and (star := _star_index(people)) is not None:
         return Admission("admitted", t("everyone may write here"), rules.key("allow_from", star))
-    listed = _index_of(inbound.address.channel, inbound.sender, people, bare=True)
+    listed = _index_of(inbound.address.channel, inbound.sender, people, rules.channels)
     if listed is not None:
         return Admission("admitted", t("allowFrom lists the sender"), rules.key("allow_from", listed))
     if policy != "pairing":
@@ -208,7 +212,7 @@ def _group(inbound: Inbound, rules: _Rules, owner_key: str | None) -> Admission:
     people = group.allow_from if in_group else rules.get("group_allow_from")
     if people is not None and owner_key is None:
         # Without a list of people, a listed group admits all its members. An empty list admits no one.
-        at = _index_of(inbound.address.channel, inbound.sender, people, bare=True)
+        at = _index_of(inbound.address.channel, inbound.sender, people, rules.channels)
         at = _star_index(people) if at is None else at
         more = () if at is None else (at,)
         key = (
@@ -233,7 +237,7 @@ def _owner_key(place: str, sender: Sender, config: Any) -> str | None:
         (("agents", "defaults", "identity", "ownerNumbers"), settings.agents.defaults.identity.owner_numbers),
     )
     for path, people in lists:
-        at = _index_of(place, sender, people, bare=False)
+        at = _index_of(place, sender, people)
         if at is not None:
             return format_key(config.layout.as_written((*path, at)))
     return None
@@ -243,22 +247,28 @@ def _star_index(people: Sequence[str]) -> int | None:
     return next((at for at, person in enumerate(people) if person.strip() == "*"), None)
 
 
-def _index_of(channel: str, sender: Sender, people: Iterable[str], *, bare: bool) -> int | None:
-    """Return the index of ``sender`` in a list; None when it is not there."""
+def _index_of(
+    channel: str, sender: Sender, people: Iterable[str], others: Container[str] | None = None
+) -> int | None:
+    """Return the index of ``sender`` in a list; None when it is not there.
+
+    :param others: the list may hold bare ids, except those that begin with the name of one of these channels.
+    """
     for at, person in enumerate(people):
-        if person.strip() not in ("", "*") and _matches(channel, sender, person.strip(), bare):
+        if person.strip() not in ("", "*") and _matches(channel, sender, person.strip(), others):
             return at
     return None
 
 
-def _matches(channel: str, sender: Sender, entry: str, bare: bool) -> bool:
+def _matches(channel: str, sender: Sender, entry: str, others: Container[str] | None) -> bool:
     """Return true if an entry matches this person. The comparison of ids is case-sensitive, as channels define them."""
+    bare = others is not None
     id, number = _valid_id(sender), _phone_number(entry)
     if number and number in (_phone_number(sender.e164), _phone_number(id) if bare else ""):
         return True
     head, colon, rest = entry.partition(":")
     place = head.strip().lower() if colon else ""
-    if place in CHANNELS or place == channel.strip().lower():
+    if place == channel.strip().lower() or (others is not None and place in others):
         return bool(id) and place == channel.strip().lower() and rest.strip() == id
     return bool(id) and bare and entry == id
 

@@ -9,10 +9,11 @@ Titles and keys: OpenClaw's inbound metadata (spec/runtime.md A).
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from claw.contracts.channel import OPERATOR_ONLY
 from claw.contracts.messages import Attachment, Inbound, QuotedMessage
 
 NAMES = "names"
@@ -22,10 +23,6 @@ NAME_CHARS = 200
 BODY_CHARS = 4_000  # of a quoted message, or the first one of a thread
 HISTORY_MESSAGE_CHARS, HISTORY_CHARS = 1_000, 12_000  # of one unanswered message, and of all of them
 WORDS_CHARS = 100_000  # of the message itself; the limit of every channel is below this
-
-# The sender is the owner, or a program with the owner's token: not described to the model.
-_OWNER_CHANNELS = frozenset({"terminal", "http"})
-_WEB = frozenset({"webchat"})  # built in: its ids have no meaning for people
 
 CONVERSATION = "Conversation info (untrusted metadata)"
 SENDER = "Sender (untrusted metadata)"
@@ -40,11 +37,6 @@ CLOSES = "<<<END_EXTERNAL_UNTRUSTED_CONTENT>>>"
 
 
 _PLAIN_ID = r"[A-Za-z0-9_.:@=+/$-]{1,256}"
-
-
-def is_owner_channel(channel: str) -> bool:
-    """Return true if the channel belongs to the owner, or to a program with the owner's token."""
-    return channel in _OWNER_CHANNELS
 
 
 def trusted_facts(inbound: Inbound, owner: bool = False) -> dict[str, Any]:
@@ -75,30 +67,31 @@ def inbound_context(meta: Mapping[str, Any]) -> str:
     )
 
 
-def metadata_before(inbound: Inbound) -> str:
+def metadata_before(inbound: Inbound, capabilities: Container[str] = ()) -> str:
     """Return the text before the person's words in the request of this turn; the history never keeps it.
 
     :returns: blocks ``TITLE:`` + fenced JSON, then the line ``[message_id: ID]``; ends in a line end. Empty when there
         are no facts, as at the terminal.
+    :param capabilities: those of the channel; a channel that is not known has none, so the sender is described.
     """
-    if inbound.address.channel in _OWNER_CHANNELS:
+    if _is_from_operator(inbound, capabilities):
         return ""
     blocks = [f"{title}:\n{fenced_json(data)}\n" for title, data in _blocks(inbound).items() if data]
-    if _has_ids(inbound) and re.fullmatch(_PLAIN_ID, inbound.message_id):
+    if re.fullmatch(_PLAIN_ID, inbound.message_id):
         # An id with brackets or blanks is only in the block.
         blocks.append(f"[message_id: {inbound.message_id}]")
     return "\n".join(blocks) + "\n" if blocks else ""
 
 
-def user_text(inbound: Inbound, named: bool = False) -> str:
+def user_text(inbound: Inbound, capabilities: Container[str] = ()) -> str:
     """Return the person's words for the model and the history, with a line for each attached file.
 
-    :param named: put the name before the words in direct chats too (the channel has the capability :data:`NAMES`).
+    :param capabilities: those of the channel.
     """
     words = _printable(inbound.text)
-    if inbound.address.channel not in _OWNER_CHANNELS:
+    if not _is_from_operator(inbound, capabilities):
         words = _cut(words, WORDS_CHARS)
-        who = _name_before(inbound) if named or inbound.chat_type != "direct" else ""
+        who = _name_before(inbound) if NAMES in capabilities or inbound.chat_type != "direct" else ""
         words = f"{who}: {words}" if who else words
     return "\n".join([*filter(None, [neutralise(words)]), *map(_attachment_line, inbound.attachments)])
 
@@ -176,22 +169,22 @@ def strip_metadata(text: str) -> str:
     return text
 
 
+def _is_from_operator(inbound: Inbound, capabilities: Container[str]) -> bool:
+    return OPERATOR_ONLY in capabilities and inbound.chat_type == "direct"
+
+
 def _blocks(inbound: Inbound) -> dict[str, Any]:
     around = inbound.around
     quote = around.quoted if around.quoted and around.quoted.text else None
     history = _history(around.history)
     return {
-        CONVERSATION: _non_empty(_conversation(inbound, quote, len(history))) if _has_ids(inbound) else {},
+        CONVERSATION: _non_empty(_conversation(inbound, quote, len(history))),
         SENDER: _sender_facts(inbound),
         THREAD: _non_empty({"body": _body(around.thread_starter)}),
         REPLIED: _non_empty({"sender": _name(quote.sender), "body": _body(quote.text)}) if quote else {},
         FORWARDED: _non_empty({"from": _name(around.forwarded_from)}),
         HISTORY: history,
     }
-
-
-def _has_ids(inbound: Inbound) -> bool:
-    return not (inbound.address.channel in _WEB and inbound.chat_type == "direct")
 
 
 def _conversation(inbound: Inbound, quote: QuotedMessage | None, history: int) -> dict[str, Any]:

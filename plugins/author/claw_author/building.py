@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from claw import t
-from claw.runtime import Manifest, ProviderDeclaration, ToolDeclaration
+from claw.runtime import ChannelDeclaration, Manifest, ProviderDeclaration, ToolDeclaration
 
 BY_HAND = ("name", "description", "api", "skills", "requires", "env", "capabilities", "schema")
 ANY_ENDPOINT = "*"
@@ -30,10 +30,15 @@ def built(fields: Mapping[str, Any], before: Manifest | None, description: str) 
     kept: dict[str, Any] = {field: getattr(before, field) for field in BY_HAND}
     # Written by hand: no hook answers with them.
     kept["config_keys"], kept["config_models"] = before.config_keys, before.config_models
+    kept["short_keys"] = before.short_keys
     kept["standard"], kept["operator"] = before.standard, before.operator
     kept["config_checks"] = before.config_checks
     if isinstance(before.commands, dict):  # with summaries
         kept["commands"] = {name: before.commands.get(name, "") for name in manifest.commands}
+    if isinstance(before.channels, dict):  # with the shapes of their ids
+        kept["channels"] = {
+            name: before.channels.get(name, ChannelDeclaration()) for name in manifest.channels
+        }
     if manifest.config_schema is None or "$comment" in (before.config_schema or {}):
         kept["config_schema"] = before.config_schema
     lines = {line.name: line for line in before.providers}
@@ -51,6 +56,11 @@ def written(manifest: Manifest) -> str:
 def plain(manifest: Manifest) -> dict[str, Any]:
     """Return the manifest as plain data, defaults left out."""
     tree = _without_defaults(manifest, Manifest(id=""), keep=("api", "kinds"))
+    if isinstance(manifest.channels, dict):
+        none = ChannelDeclaration()
+        tree["channels"] = {
+            name: _without_defaults(line, none, ()) for name, line in manifest.channels.items()
+        }
     for field, empty in (("tools", ToolDeclaration(name="")), ("providers", ProviderDeclaration(name=""))):
         if lines := getattr(manifest, field):
             tree[field] = [_without_defaults(line, empty, keep=("description",)) for line in lines]

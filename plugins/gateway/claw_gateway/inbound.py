@@ -342,13 +342,17 @@ class InboundPipeline:
 
     def _queue(self, inbound: Inbound, session_key: str) -> QueueSettings:
         """Return the queue settings of a message: the conversation's own mode, else the account's, the
-        channel's, the default.
+        channel's, the default. Where the sender waits for the answer, each message has a turn of its own.
         """
         config = self._runtime.config
-        queue = account_setting(inbound.address, config, "queue") or config.settings.messages.queue
+        queue = account_setting(inbound.address, config, "queue")
         channel = self._runtime.registry.channel(inbound.address.channel, inbound.address.account)
-        if channel and WAITS_FOR_REPLY in channel.capabilities:  # it refuses before this many wait
-            queue = queue.model_copy(update={"cap": 2 * queue.cap, "drop": "new"})
+        if channel and WAITS_FOR_REPLY in channel.capabilities:
+            queue = queue or QueueSettings.model_validate({})
+            mode = queue.mode if "mode" in queue.model_fields_set else "followup"
+            # it refuses before this many wait
+            queue = queue.model_copy(update={"mode": mode, "cap": 2 * queue.cap, "drop": "new"})
+        queue = queue or config.settings.messages.queue
         chosen = self._runtime.sessions.overrides.of(session_key).queue
         return queue.model_copy(update={"mode": chosen}) if chosen else queue
 

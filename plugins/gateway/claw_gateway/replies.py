@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from claw import Attachment, Channel, Outbound, TurnEnded, t
-from claw.runtime import Runtime, Turn, TurnContext, is_owner_channel, run_filters, silent_tokens
+from claw.runtime import OPERATOR_ONLY, Runtime, Turn, TurnContext, run_filters, silent_tokens
 from claw_channel_sdk import split_text
 
 from claw_gateway.attachments import copy_attachments
@@ -35,7 +35,7 @@ async def replies_of_turn(
     body = _without_blocks(body, blocks)
     if body and not refused and _was_sent(body, said, message.address):
         body = ""
-    if body and turn.notices and not is_owner_channel(message.address.channel):
+    if body and turn.notices and OPERATOR_ONLY not in channel.capabilities:
         body = "\n\n".join((body, *(f"({line})" for line in turn.notices)))
     if body and not failed and _shows_thinking(runtime, turn):
         thoughts = runtime.redact.answer_mask.masked(turn.thinking.strip())

@@ -46,7 +46,7 @@ class HttpChannel:
 
     name = "http"
     account = "default"
-    capabilities = frozenset({"streaming", "idempotent", "waits"})
+    capabilities = frozenset({"streaming", "idempotent", "waits", "operator"})
     limits = ChannelLimits(text_chars=10_000_000, media_out_bytes=0, edit_seconds=0.0, quiet_seconds=0.0)
 
     def __init__(

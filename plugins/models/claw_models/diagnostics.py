@@ -103,7 +103,7 @@ def key_findings(setup: Setup) -> Iterator[Finding]:
     """Find providers that a model of the file needs and for which neither the file nor this process has a key."""
     config, found = setup.config, setup.found
     for provider in filter(
-        None, providers_used(outline_config(config.raw), found, config.environ, config.raw)
+        None, providers_used(outline_config(config.layout.tree), found, config.environ, config.raw)
     ):
         section, variables = config.settings.providers.get(provider), variables_of(found, provider)
         if section is None and variables is None:

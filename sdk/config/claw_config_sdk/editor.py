@@ -14,6 +14,7 @@ from claw import ConfigError
 from claw.runtime import (
     ConfigSource,
     Lock,
+    PluginKeys,
     format_key,
     key_errors_in,
     make_folder,
@@ -27,7 +28,7 @@ from claw.runtime import (
     written_path,
 )
 
-Owners = Callable[[ConfigSource], Mapping[str, Any]]
+Owners = Callable[[ConfigSource], PluginKeys]
 KeyPath = tuple[str | int, ...]
 _MISSING: Any = object()
 _PLAIN = re.compile(r"(\d+(ms|kb|mb|gb|[smhdw]))+|[A-Za-z~$_/][\w./$~+-]*(:[\w./$~+-]+)*")
@@ -82,13 +83,13 @@ def _change(
     lock.take()
     try:
         old = read_config(path) if path.exists() else ConfigSource(path)
-        place = written_path(old.tree, key, must_exist=value is _MISSING)
+        own = owners or (owners_in(environ) if environ is not None else no_owners)
+        place = written_path(old.tree, key, own(old).short_forms, must_exist=value is _MISSING)
         if value is not _MISSING:
             place, value = _resolve_append(old.tree, place, value)
         if _equal(value_at(old.tree, place, _MISSING), value):
             return False
         text = (_edit_json if path.suffix == ".json" else _edit_yaml)(old.text, place, value)
-        own = owners or (owners_in(environ) if environ is not None else no_owners)
 
         def validate(read: ConfigSource) -> None:
             config = validate_source(read, path.parent, environ or {}, own)

@@ -105,9 +105,9 @@ def __getattr__(name: str) -> Any:
 
 
 @functools.cache
-def standard_plugins() -> tuple[Any, ...]:
-    """Return the installed plugins of the extra ``standard``."""
-    return tuple(one for one in installed_plugins() if one.id in STANDARD)
+def standard_plugins(*more: str) -> tuple[Any, ...]:
+    """Return the installed plugins of the extra ``standard``, and those with the ids ``more``."""
+    return tuple(one for one in installed_plugins() if one.id in STANDARD.union(more))
 
 
 Answer = Assistant | BaseException | Callable[[Request], Assistant]
@@ -296,7 +296,7 @@ class Harness:
             from claw.runtime import App, load_setup
 
             environ = {"CLAW_HOME": str(self.home), "HOME": str(self.home), "PATH": "/usr/bin:/bin"}
-            setup = load_setup(environ, None if self._installed else standard_plugins())
+            setup = load_setup(environ, None if self._installed else standard_plugins(*self._plugins))
             self._app = App(
                 setup,
                 plugins=self._plugins,

@@ -470,18 +470,13 @@ def test_core_reads_of_the_section_what_the_plugin_reads():
     config = plugin_config({"channels": {"http": {}}}, "http")
     core, ours = config.settings.channels["http"], config.channel("http", HttpSettings)
     assert (core.dm_policy, core.allow_from) == (ours.dm_policy, ours.allow_from) == ("allowlist", ("api",))
-    assert core.queue.mode == "followup"
+    assert core.queue is None
 
 
 def test_what_the_operator_wrote_goes_first():
-    section = {"dm_policy": "disabled", "allow_from": [], "queue": {"cap": 3}}
+    section = {"dm_policy": "disabled", "allow_from": []}
     core = plugin_config({"channels": {"http": section}}, "http").settings.channels["http"]
-    assert (core.dm_policy, core.allow_from, core.queue.cap, core.queue.mode) == (
-        "disabled",
-        (),
-        3,
-        "followup",
-    )
+    assert (core.dm_policy, core.allow_from) == ("disabled", ())
 
 
 @pytest.mark.parametrize("mode", ["steer", "collect"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from claw.config import source
 from claw.config.paths import get_value
+from claw.config.summary import OUR_SHORT_FORMS
 from claw.contracts.errors import BusyError, ConfigError, UsageError
 from claw.storage import files
 from claw_config_sdk import editor
@@ -235,7 +236,7 @@ def test_set_then_get_gives_it_back_and_all_else_is_as_it_was(
     editor.set_value(path, key, value)
 
     after = source.read_config(path).tree
-    assert get_value(after, key) == value
+    assert get_value(after, key, OUR_SHORT_FORMS) == value
     assert after["locale"] == "zh"
     assert {**after["plugins"]["entries"]["demo"]["config"], name: None} == {**tree, name: None}
     assert editor.unset_value(path, key)

@@ -32,7 +32,7 @@ def config_warnings(setup: Setup) -> Iterator[ConfigError]:
     names = installed_names(setup.found)
     yield from file_warnings(config)
     yield from check_installed(config, names)
-    wanted = outline_config(config.raw)
+    wanted = outline_config(config.layout.tree)
     unlisted = [] if setup.tools is not None else [one for one in setup.plugin_states if not one.lists_tools]
     if not any(one.found.manifest is None or chosen_by_file(one.id, wanted) for one in unlisted):
         yield from unknown_words(config, setup.facts, names.plugins | names.tools, complete=not unlisted)

@@ -9,7 +9,6 @@ from claw.runtime import (
     AgentSettings,
     Config,
     SubstitutedText,
-    example_unless_id,
     substitute_all,
     values_at,
 )
@@ -103,7 +102,7 @@ def _invalid_ids(config: Config) -> Iterator[ConfigError]:
                 for index, person in enumerate(people):
                     yield from _invalid_id(config, (*place, *at, index), name, person)
             for id in part.groups:
-                if id != "*" and (like := example_unless_id(name, id, of_group=True)):
+                if id != "*" and (like := config.example_unless_id(name, id, of_group=True)):
                     problem = (
                         "{id} is not a group id and admits no group: on {channel} a group "
                         "id looks like {like}"
@@ -119,7 +118,7 @@ def _invalid_id(config: Config, path: Path, channel: str, person: str) -> Iterat
     written = person.strip()
     head, colon, rest = written.partition(":")
     id = rest.strip() if colon and head.strip().lower() == channel else written
-    like = "" if id in ("", "*") or id.startswith("+") else example_unless_id(channel, id)
+    like = "" if id in ("", "*") or id.startswith("+") else config.example_unless_id(channel, id)
     if like:
         problem = "{id} is not a stable id and matches nobody: on {channel} an id looks like {like}"
         fix = "Let the person write to the bot; claw pairing list then shows the id"

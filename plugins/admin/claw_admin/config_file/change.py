@@ -10,7 +10,9 @@ from claw.runtime import (
     Redactor,
     escape_controls,
     format_key,
+    installed_plugins,
     read_config,
+    short_forms,
     split_key,
     value_at,
     with_ellipsis,
@@ -29,8 +31,8 @@ def value_in(path: Path, key: str) -> Any:
     :returns: ``ABSENT`` if the file does not have it.
     """
     try:
-        tree = read_config(path).tree if path.exists() else {}
-        return value_at(tree, written_path(tree, key.removesuffix("[]"), must_exist=True), ABSENT)
+        tree, forms = read_config(path).tree if path.exists() else {}, short_forms(installed_plugins())
+        return value_at(tree, written_path(tree, key.removesuffix("[]"), forms, must_exist=True), ABSENT)
     except UsageError:
         return ABSENT
 

@@ -75,7 +75,7 @@ def unset(key: Key, as_json: AsJson = False) -> None:
 def schema() -> None:
     """Print the JSON Schema of the file, for editors; it covers the installed plugins."""
     manifests = [one.manifest for one in installed_plugins() if one.manifest]
-    whole = config_schema(manifests, owners_in(os.environ)(ConfigSource()))
+    whole = config_schema(manifests, owners_in(os.environ)(ConfigSource()).models)
     sys.stdout.write(json.dumps(whole, ensure_ascii=False, indent=2) + "\n")
 
 

@@ -8,7 +8,17 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from claw.runtime import AsJson, document, find_config, get_value, home_of, read_config, split_key
+from claw.runtime import (
+    AsJson,
+    document,
+    find_config,
+    get_value,
+    home_of,
+    installed_plugins,
+    read_config,
+    short_forms,
+    split_key,
+)
 
 _SECRET = re.compile(
     r"(^|[a-z_])(api_?key|encrypt_?key|token|secret|password|passphrase|private_?key|dsn)$", re.I
@@ -23,7 +33,8 @@ def get(
     """Print the value of KEY as written in the file; secrets are shown as asterisks."""
     path = find_config(home_of(os.environ))
     tree = read_config(path).tree if path else {}
-    value = masked(get_value(tree, key) if key else tree, _last_name(key))
+    forms = short_forms(installed_plugins())
+    value = masked(get_value(tree, key, forms) if key else tree, _last_name(key))
     if as_json:
         document("config-value", {"key": key, "value": value})
     else:

@@ -51,7 +51,7 @@ def offline_findings(
 
 def plugin_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Check the plugins together, and each one, without loading any."""
-    wanted = outline_config(setup.config.raw)
+    wanted = outline_config(setup.config.layout.tree)
     for state in setup.plugin_states:
         yield from filter(partial(_is_asked_for, state), check_unloaded(state, wanted, environ))
     yield from name_conflicts(setup.found)

@@ -95,7 +95,7 @@ def plugins_doctor(
     from claw.runtime import load_setup, outline_config
 
     setup = load_setup()
-    wanted = outline_config(setup.config.raw)
+    wanted = outline_config(setup.config.layout.tree)
     chosen = _chosen(setup.plugin_states, plugin)
     times = 2 if cost or budget_ms is not None else 1
     seen: dict[str, ProbeResult] = {}
