@@ -30,6 +30,7 @@ from claw_provider_sdk import (
     JsonRows,
     failure_said,
     function_schema,
+    is_failure,
     limit_reason,
     provider_error,
     read_call,
@@ -213,7 +214,7 @@ class ChatParser:
         if name == STREAM_DONE:
             self.done = True
             return
-        if data.get("error") or data.get("object") == "error" or name == "error":
+        if name == "error" or is_failure(data):
             raise failure_said(self._model, data, status=200)
         self._usage = data.get("usage") or self._usage
         for choice in data.get("choices") or ():

@@ -7,6 +7,7 @@ from claw import lazy_names
 
 _NAMES = {
     "calls": "limit_reason read_call unreadable_call",
+    "error_bodies": "is_failure",
     "errors": "decoded_body provider_error failure_said",
     "incremental_cache": "IncrementalCache",
     "keys": "configured_keys",

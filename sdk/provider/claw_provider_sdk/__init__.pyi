@@ -5,6 +5,9 @@ from claw_provider_sdk.calls import (
     read_call as read_call,
     unreadable_call as unreadable_call,
 )
+from claw_provider_sdk.error_bodies import (
+    is_failure as is_failure,
+)
 from claw_provider_sdk.errors import (
     decoded_body as decoded_body,
     failure_said as failure_said,

@@ -9,7 +9,7 @@ import re
 from functools import cache
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_JOINTS = re.compile(r"[_.\-:/\s]+")
+_JOINTS = re.compile(r"[_.\-:/#\s]+")
 
 _KEY = r"(?:api[ -]?key|x-api-key|(?:access|secret)[ -]?key|(?:access|bearer|security|auth\w*|api)[ -]token|credentials?)"
 _BAD = r"(?:incorrect|invalid|wrong|missing|expired|malformed)"
@@ -20,11 +20,25 @@ _SIZE = r"\b(?:tokens?|limit|maximum|window|context|length)\b"
 _CONTEXT = r"(?:context|上下文)(?:[ _]?(?:length|window|size|limit)|长度|窗口)?"
 _SOON = r"(?:currently |temporarily |too |at the moment )?"
 
+_KEY_FAULTS = (  # about the key itself, whatever the status
+    rf"\b{_BAD} (?:or \w+ )?(?:your )?{_KEY}",
+    rf"\b{_KEY}\b.{{0,12}}\b(?:not valid|invalid|not found|expired|incorrect|missing)",
+    r"unregistered callers|token expired|expired[ _]?token|unrecognized client|auth failure",
+    r"\bsecurity token\b.{0,40}\b(?:invalid|expired)",
+    r"\bsignature\b.{0,60}\b(?:not match|mismatch|invalid|expired)|\bcredentials?\b.{0,40}\bnot be validated",
+    r"\b(?:organi[sz]ation|account|key)\b.{0,20}\b(?:has been|is|was) (?:disabled|deactivated|banned)",
+    r"(?:api ?key|令牌|密钥).{0,10}(?:无效|错误|过期|不存在|失效|不正确)",
+    r"无效的?(?:api|令牌|密钥|token)|(?:认证|鉴权|身份验证)失败",
+)
+
 FAMILIES = {
     "billing": (
         r"insufficient (?:\w+ ){0,2}(?:quota|balance|credits?|funds?)",
         r"exceeded your current quota",
-        r"credit[ _]balance",
+        r"exceeded[ _]current[ _]quota|check your plan and billing",
+        r"credit[ _]balance|\bbalance\b.{0,20}\b(?:insufficient|not enough|too low)",
+        r"\b(?:key|budget|credit) limit (?:has been |is |was )?(?:exceeded|reached)",
+        r"used up\b.{0,40}\b(?:allocation|allowance|credits?|quota)",
         r"(?:requires?|need|purchase|buy) (?:\w+ )?more credits",
         r"credits? (?:\w+ ){0,3}(?:depleted|exhausted|used up|expired)",
         r"(?:out of|not enough|no|run out of|have any) (?:\w+ ){0,2}(?:credits|balance|funds)\b",
@@ -38,6 +52,10 @@ FAMILIES = {
         r"spend(?:ing)? (?:limit|cap)",
         r"余额|欠费|充值",
         r"(?:额度|配额|资源包|套餐).{0,6}(?:用完|用尽|耗尽|不足|到期|过期)",
+    ),
+    "not_billing": (  # a quota per minute or day, however much the text says of billing
+        r"quota exceeded for (?:quota )?metric",
+        r"\bretry (?:in|after) [\d.]+ ?s",
     ),
     "rate_limit": (
         r"rate[ _-]?(?:limit|quota|increased)",
@@ -65,6 +83,7 @@ FAMILIES = {
         r"input token count\b.{0,40}\bonly supports",
         r"\btoken limit|tokens? > \d+|tokens? (?:count )?(?:length )?exceed",
         r"too many tokens\b(?!.{0,40}\b(?:wait|later|per|max tokens)\b)",
+        r"\b(?:length|number) of (?:prompt|input)[ _]tokens\b.{0,40}\bmust be|cannot truncate to \d",
         r"range of input length|\b(?:max|maximum) (?:input|prompt) (?:characters|tokens)",
         r"\b(?:tokens|characters) too long",
         r"request_too_large|^\W*413\b",
@@ -78,21 +97,17 @@ FAMILIES = {
     "content_filter": (
         r"content[ _](?:filter|policy|management|moderation)",
         r"(?:inappropriate|sensi?tive|harmful|prohibited|unsafe) (?:content|words?|information)",
-        r"inspection failed",
+        r"inspection failed|\b(?:input|output|prompt|text)\b.{0,20}sensitive\b",
         r"usage polic|violat\w*.{0,60}polic",
         r"flagged|invalid[ _]prompt",
         r"responsible ?ai",
         r"(?:safety|moderation|risk)[ _](?:filter|system|polic|settings?|control|check)",
         r"敏感|涉敏|违规|不安全|内容安全|审核",
     ),
-    "key": (  # about the key itself, whatever the status
-        rf"\b{_BAD} (?:or \w+ )?(?:your )?{_KEY}",
-        rf"\b{_KEY}\b.{{0,12}}\b(?:not valid|invalid|not found|expired|incorrect|missing)",
-        r"unregistered callers|token expired",
-        r"(?:api ?key|令牌|密钥).{0,10}(?:无效|错误|过期|不存在|失效|不正确)",
-        r"无效的?(?:api|令牌|密钥|token)|(?:认证|鉴权|身份验证)失败",
-    ),
+    "key": _KEY_FAULTS,
     "auth": (
+        *_KEY_FAULTS,
+        r"log[ -]?in (?:has |is |was )?fail\w*",
         rf"\b{_KEY}\b.{{0,40}}\b(?:not valid|invalid|not found|expired|incorrect|missing|required)",
         r"\b(?:provide|pass|set|without|no)\b.{0,20}\bapi key",
         r"invalid token|token (?:has )?expired|\bexpired\b.{0,20}\btoken",
@@ -105,6 +120,7 @@ FAMILIES = {
         r"(?:access|permission)[ _](?:is )?denied|forbidden|(?:insufficient|no) permissions?",
         r"do(?:es)?(?: not|n't) have (?:the )?(?:permission|access)",
         r"not (?:authori[sz]ed|allowed|permitted) to (?:access|use|call|perform|invoke|view)",
+        r"no[ _]?auth(?:error|\b)|licc failed|illegal access",
         r"无权|权限不足|没有权限|未开通",
     ),
     "model_not_found": (
@@ -112,6 +128,7 @@ FAMILIES = {
         rf"{_MODEL}.{{0,80}}?(?: not|n't|n[o']t) (?:exist|(?:be )?found|loaded)|{_MODEL}.{{0,80}}?not_found",
         rf"{_MODEL}.{{0,80}}?(?:decommissioned|deprecated|retired|no longer (?:available|supported))",
         rf"{_MODEL}.{{0,80}}?\bnot (?:supported|available)(?! (?:with|when|by|in|for this))",
+        rf"{_MODEL} (?:identifier|id|name)\b.{{0,20}}\binvalid|invalid model (?:identifier|id|name)\b",
         r"failed to load (?:the )?model|model (?:is |was )?unloaded",
         r"not a valid model|no endpoints found|no allowed providers",
         r"模型.{0,20}(?:不存在|未找到|已下线|无效)|(?:找不到|未知|不存在的?)模型",
@@ -126,6 +143,7 @@ FAMILIES = {
         r"overload",
         r"(?:at|over|exceed\w*|insufficient|out of|no) capacity|capacity (?:exceeded|limits?)",
         r"high (?:demand|traffic|load)",
+        r"\b(?:currently|still) (?:being )?load(?:ing|ed)\b|^\W*loading model",
         rf"(?:server|service|system|engine) (?:is )?{_SOON}busy",
         rf"model (?:is )?{_SOON}unavailable|temporarily unavailable",
         r"繁忙|过载|负载|拥挤|访问量过大",

@@ -11,6 +11,7 @@ import msgspec
 from claw import ProviderError
 from claw.runtime import SYSTEM_CLOCK, with_ellipsis
 
+from claw_provider_sdk.error_bodies import ErrorReport, report_of
 from claw_provider_sdk.error_families import kind_words, says
 
 MIN_SECRET_CHARS = 4
@@ -86,7 +87,7 @@ _BY_TEXT = (
 )  # fmt: skip
 _BY_STATUS = {
     402: "billing", 404: "model_not_found", 408: "timeout", 413: "request_too_large", 429: "rate_limit",
-    504: "timeout", 524: "timeout", 529: "overloaded",
+    424: "server", 504: "timeout", 524: "timeout", 529: "overloaded",
 }  # fmt: skip
 _CONFLICT = ("unknown", 409)  # a conflict with another request: the vendors' own clients retry
 _AMBIGUOUS = frozenset({409, 499})
@@ -141,7 +142,8 @@ def reason_of(status: int | None, kind: str, text: str) -> str:
     short = len(text) <= _TRUSTED_CHARS
     if status in (None, 200) and short and (number := _match(_NUMBER, text)):
         status = int(number[1])
-    if status != 404 and ((short and says("billing", words)) or "arrear" in kind):
+    owes = short and says("billing", words) and not says("not_billing", words)
+    if status != 404 and (owes or "arrear" in kind):
         return "billing"
     if status == 413 or "request too large" in kind:
         return "request_too_large"
@@ -176,7 +178,8 @@ def _by_status(status: int, kind: str, text: str) -> str:
         return "auth" if found == "key" else found
     if status == 410:
         return "session_expired" if _match(_SESSION, text) else "timeout"
-    return _BY_STATUS.get(status, "bad_request")
+    busy = next((family for family in ("overloaded", "rate_limit") if says(family, words)), "bad_request")
+    return _BY_STATUS.get(status, busy)
 
 
 def _by_server_error(status: int, words: str) -> str:
@@ -197,19 +200,12 @@ def is_overflow(text: str) -> bool:
 def failure_said(
     service: str, body: Any, *, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> ProviderError:
-    """Return the error for an error body in any known form: ``{"error": {…}}``, ``{"message": …}``, text,
-    a web page."""
-    inner = body.get("error", body) if isinstance(body, Mapping) else body
-    if not isinstance(inner, Mapping):
-        text = "" if str(inner).lstrip()[:1] == "<" else str(inner or "")
-        return provider_error(service, status=status, text=text, headers=headers)
-    code = inner.get("code")
-    if status in (None, 200) and str(code).isdecimal() and 400 <= int(str(code)) < 600:
-        status = int(str(code))
-    text = inner.get("message") or inner.get("detail") or ""
-    return provider_error(
-        service, status=status, kind=f"{inner.get('type')} {code}", text=str(text), headers=headers
-    )
+    """Return the error for an error body in any form, text, or a web page; :mod:`claw_provider_sdk.error_bodies` has the
+    forms."""
+    plain = "" if not isinstance(body, str) or body.lstrip()[:1] == "<" else body
+    found = ErrorReport("", plain, None) if isinstance(body, str) else report_of(body)
+    status = found.status if status in (None, 200) and found.status else status
+    return provider_error(service, status=status, kind=found.kind, text=found.text, headers=headers)
 
 
 def error_from_exception(error: Exception, service: str) -> ProviderError:
