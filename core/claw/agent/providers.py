@@ -27,7 +27,7 @@ from claw.contracts.transcript import Assistant, Text, Thinking
 from claw.host.isolation import describe_exception, run_bounded
 from claw.host.registry import Contribution
 from claw.i18n import t
-from claw.security.redaction import Redactor, Said, StreamMask
+from claw.security.redaction import Redactor, KnownSecretMask, StreamMask
 
 Log = Callable[[str], None]
 _MEMBERS = ("stream", "context_tokens", "credentials")
@@ -163,7 +163,7 @@ class GuardedProvider:
             return otherwise
 
 
-def _without_secrets(message: Assistant, mask: Said) -> Assistant:
+def _without_secrets(message: Assistant, mask: KnownSecretMask) -> Assistant:
     """Mask secrets in text and thinking; calls and signed thinking stay unchanged."""
     content = tuple(
         replace(block, text=masked)

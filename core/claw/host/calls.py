@@ -255,7 +255,7 @@ class _Known:
     facts: PromptFacts
     order: tuple[tuple[PromptSection, bool], ...]
     own: dict[str, RenderedSection] = field(default_factory=dict)
-    lent: dict[tuple[str, str], tuple[float, RenderedSection]] = field(default_factory=dict)
+    of_plugins: dict[tuple[str, str], tuple[float, RenderedSection]] = field(default_factory=dict)
 
 
 class SectionCache:
@@ -265,7 +265,7 @@ class SectionCache:
     again after ``timeouts.section_keep_seconds`` as well: by then a change of what a plugin reads from a disk is seen.
     All sections of a plugin that are due are rendered in one call to its thread.
 
-    :param mine: the plugin id of core's own sections; a plugin's section of the same name replaces each of them, and
+    :param builtin_id: the plugin id of core's own sections; a plugin's section of the same name replaces each of them, and
         core's own replaces that one when it fails.
     :param positions: as :func:`claw.contracts.prompt.ordered_sections` has them, and ``disabled``.
     """
@@ -273,15 +273,17 @@ class SectionCache:
     def __init__(
         self,
         sections: Sequence[PromptSection],
-        mine: str,
+        builtin_id: str,
         positions: Mapping[str, float] | None = None,
         disabled: Collection[str] = (),
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        taken = {section.name for section in sections if section.plugin != mine}
-        self._sections = [one for one in sections if one.plugin != mine or one.name not in taken]
-        self._substitutes = {one.name: one for one in sections if one.plugin == mine and one.name in taken}
-        self._mine, self._clock = mine, clock
+        taken = {section.name for section in sections if section.plugin != builtin_id}
+        self._sections = [one for one in sections if one.plugin != builtin_id or one.name not in taken]
+        self._substitutes = {
+            one.name: one for one in sections if one.plugin == builtin_id and one.name in taken
+        }
+        self._builtin_id, self._clock = builtin_id, clock
         self._positions, self._disabled = positions, disabled
         self._orders: dict[str, tuple[tuple[PromptSection, bool], ...]] = {}
         self._kept: dict[str, _Known] = {}
@@ -324,8 +326,8 @@ class SectionCache:
         await self._render_due(known, facts, worker, volatile)
         pieces = []
         for section, stable in known.order:
-            if section.plugin != self._mine:
-                piece = known.lent[section.plugin, section.name][1]
+            if section.plugin != self._builtin_id:
+                piece = known.of_plugins[section.plugin, section.name][1]
             elif not section.stable:
                 piece = render_section(section, facts, stable)
             elif (own := known.own.get(section.name)) is not None:
@@ -344,18 +346,18 @@ class SectionCache:
         """Render the sections of plugins that are volatile, new, or older than they are kept, plugin by plugin."""
         keep, now = worker.timeouts.section_keep_seconds, self._clock.monotonic()
         rendered = {(piece.section.plugin, piece.section.name): (now, piece) for piece in volatile}
-        known.lent |= rendered
+        known.of_plugins |= rendered
         due: dict[str, list[tuple[PromptSection, bool]]] = {}
         for section, stable in known.order:
             key = section.plugin, section.name
-            if section.plugin == self._mine or key in rendered:
+            if section.plugin == self._builtin_id or key in rendered:
                 continue
-            at, piece = known.lent.get(key, (now - keep, None))
+            at, piece = known.of_plugins.get(key, (now - keep, None))
             if piece is None or now - at >= keep or not section.stable:
                 due.setdefault(section.plugin, []).append((section, stable))
         for plugin, sections in due.items():
             for piece in await _render_all(plugin, sections, known.facts, facts, worker):
-                known.lent[plugin, piece.section.name] = self._clock.monotonic(), piece
+                known.of_plugins[plugin, piece.section.name] = self._clock.monotonic(), piece
 
     def _known(self, facts: PromptFacts, is_kept: bool) -> _Known:
         key = facts.runtime.get("session", "")

@@ -34,7 +34,7 @@ class Redactor:
     def __init__(self, known: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
         self._known: list[str] = []
         self._answer_secrets: frozenset[str] = frozenset()
-        self.answer_mask = Said(())
+        self.answer_mask = KnownSecretMask(())
         self.add_values(known)
         self._patterns = tuple(re.compile(pattern) for pattern in patterns)
 
@@ -46,7 +46,7 @@ class Redactor:
         rare = (secret_encodings(value) for value in values if not _is_common_word(value))
         secrets = self._answer_secrets.union(*rare)
         if secrets != self._answer_secrets:
-            self._answer_secrets, self.answer_mask = secrets, Said(secrets)
+            self._answer_secrets, self.answer_mask = secrets, KnownSecretMask(secrets)
 
     def __call__(self, text: str) -> str:
         """Return ``text`` with every secret masked."""
@@ -102,7 +102,7 @@ def _is_common_word(value: str) -> bool:
     )
 
 
-class Said:
+class KnownSecretMask:
     """Masking of known secret values in answers of an agent, whole or streamed; common words are not masked."""
 
     def __init__(self, values: Iterable[str]) -> None:
@@ -151,8 +151,8 @@ class Said:
 class StreamMask:
     """Masking of one streamed answer: secrets are masked even when chunks split them."""
 
-    def __init__(self, said: Said) -> None:
-        self._answer_masker, self._held_back = said, ""
+    def __init__(self, mask: KnownSecretMask) -> None:
+        self._answer_masker, self._held_back = mask, ""
 
     def feed(self, text: str) -> str:
         """Add a chunk, and return the masked text that may be shown now."""

@@ -273,7 +273,7 @@ async def compact_session(
     :raises BusyError: another process holds the session.
     """
     session: Session = turn.session
-    messages, id, standing = session.messages, session.id, session.history.compactions
+    messages, id, compactions = session.messages, session.id, session.history.compactions
     costs = [estimate_tokens(message) for message in messages]
     budget = ContextBudget.from_settings(
         turn.agent.section("compaction", CompactionSettings), turn.window_tokens
@@ -284,7 +284,7 @@ async def compact_session(
     async with turn.unlocked():
         done = await summarise_plan(plan, turn, aliases, focus)
     session = turn.session
-    if done is None or session.id != id or session.history.compactions != standing:
+    if done is None or session.id != id or session.history.compactions != compactions:
         return None
     session.append_entry(done.record)
     await session.flush()

@@ -23,11 +23,11 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
 
     settings = config.plugin(BridgeSettings)
     catalogue = PluginCatalogue(config.state_dir, settings, config.environ)
-    shelf, fresh = catalogue.current()
-    for plugin in shelf if fresh else ():
+    plugins, fresh = catalogue.current()
+    for plugin in plugins if fresh else ():
         if plugin.why:
             _log.warning("llm-bridge: %s is left out: %s (claw llm-bridge list)", plugin.name, plugin.why)
-    return tools_of(shelf, settings)
+    return tools_of(plugins, settings)
 
 
 @hookimpl

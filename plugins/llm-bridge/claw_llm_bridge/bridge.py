@@ -12,7 +12,7 @@ from typing import Any
 
 from claw import Image, Text, Tool, ToolContext, ToolError, ToolResult
 
-from claw_llm_bridge import look
+from claw_llm_bridge import inspection
 from claw_llm_bridge.catalogue import BridgeSettings, LlmPlugin, LlmTool
 from claw_llm_bridge.repair import commands
 
@@ -142,10 +142,10 @@ class Bridge:
         with self._importing:
             key = (plugin.name, plugin.entry)
             if key not in self._brought:
-                self._brought[key] = look.registered(_entry(plugin))
+                self._brought[key] = inspection.registered(_entry(plugin))
         if line.box and "box" not in owner:
             box = next(t for t in self._brought[key] if inspect.isclass(t) and t.name == line.box)  # type: ignore[attr-defined]
-            owner["box"] = look.opened(box, self._settings.toolboxes.get(line.box, {}))
+            owner["box"] = inspection.opened(box, self._settings.toolboxes.get(line.box, {}))
         tools = (
             owner["box"].tools() if line.box else (t for t in self._brought[key] if not inspect.isclass(t))
         )
@@ -155,11 +155,11 @@ class Bridge:
         raise LookupError(f"it does not bring {line.name} any more")
 
 
-def tools_of(shelf: Iterable[LlmPlugin], settings: BridgeSettings) -> list[Tool]:
+def tools_of(plugins: Iterable[LlmPlugin], settings: BridgeSettings) -> list[Tool]:
     """Return every tool of these plugins, optional, named after its plugin."""
     bridge = Bridge(settings)
     return [
-        _tool(bridge, plugin, line, settings.timeout_seconds) for plugin in shelf for line in plugin.tools
+        _tool(bridge, plugin, line, settings.timeout_seconds) for plugin in plugins for line in plugin.tools
     ]
 
 
@@ -202,7 +202,7 @@ def _tool_call(line: LlmTool, arguments: dict[str, Any], context: ToolContext) -
 
 
 def _entry(plugin: LlmPlugin) -> EntryPoint:
-    found = distribution(plugin.name).entry_points.select(group=look.GROUP, name=plugin.entry)
+    found = distribution(plugin.name).entry_points.select(group=inspection.GROUP, name=plugin.entry)
     return next(iter(found))
 
 

@@ -16,7 +16,7 @@ from claw import Section, child_environment
 from claw.runtime import make_folder, replace_file
 from pydantic import Field
 
-LOOK_SECONDS = 8.0
+INSPECTION_SECONDS = 8.0
 """Time limit of a start for listing the plugins, once after each change of the environment."""
 _FORM = 1  # increased when the record's format changes
 
@@ -91,15 +91,15 @@ class PluginCatalogue:
         """Return the plugins, and true if they had to be listed again because the environment changed."""
         if not refresh and (noted := self._recorded(fingerprint(sys.path, self._settings))) is not None:
             return noted, False
-        shelf = look(self._settings, self._environ)
+        plugins = inspect_plugins(self._settings, self._environ)
         make_folder(self._file.parent)
         # Taken afterwards: Python may have written bytecode beside a module when it was imported.
         tree = {
             "mark": fingerprint(sys.path, self._settings),
-            "plugins": [asdict(plugin) for plugin in shelf],
+            "plugins": [asdict(plugin) for plugin in plugins],
         }
         replace_file(self._file, json.dumps(tree, ensure_ascii=False).encode())
-        return shelf, True
+        return plugins, True
 
     def _recorded(self, mark: str) -> tuple[LlmPlugin, ...] | None:
         try:
@@ -123,8 +123,8 @@ def fingerprint(path: Iterable[str], settings: BridgeSettings) -> str:
     return json.dumps(values, default=repr)
 
 
-def look(
-    settings: BridgeSettings, environ: Mapping[str, str], seconds: float = LOOK_SECONDS
+def inspect_plugins(
+    settings: BridgeSettings, environ: Mapping[str, str], seconds: float = INSPECTION_SECONDS
 ) -> tuple[LlmPlugin, ...]:
     """List every llm plugin in a separate process; skip by name one that crashes that process."""
     if find_spec("llm") is None:
@@ -148,9 +148,9 @@ def look(
 
 
 def _ask(asked: Mapping[str, Any], environ: Mapping[str, str], seconds: float) -> tuple[list[Any], bool]:
-    """Run ``look`` once; return its lines, and true if it completed."""
+    """Run the inspection once; return its lines, and true if it completed."""
     environment = child_environment(environ, ("PYTHONPATH", "VIRTUAL_ENV", "LLM_USER_PATH"))
-    command = [sys.executable, "-P", "-m", "claw_llm_bridge.look"]
+    command = [sys.executable, "-P", "-m", "claw_llm_bridge.inspection"]
     try:
         done = subprocess.run(
             command,

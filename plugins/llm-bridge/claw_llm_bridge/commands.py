@@ -42,8 +42,8 @@ def _rows(*, checked: bool = False) -> list[dict[str, Any]]:
     if find_spec("llm") is None:
         why = t("llm is not installed (the extra claw-llm-bridge[llm])")
         return [{"name": "llm", "version": "", "tools": [], "why": why, "run": [install_words("llm >=0.26")]}]
-    shelf, _ = catalogue.current(refresh=True)
-    return [row for plugin in shelf for row in (_row(plugin, checked),) if plugin.tools or row["why"]]
+    plugins, _ = catalogue.current(refresh=True)
+    return [row for plugin in plugins for row in (_row(plugin, checked),) if plugin.tools or row["why"]]
 
 
 def _row(plugin: LlmPlugin, checked: bool) -> dict[str, Any]:

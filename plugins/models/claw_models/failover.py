@@ -313,9 +313,9 @@ class _Fallback:
                 call.request = replace(call.request, messages=repaired)
                 return True
         mark = (ref, key.name)
-        well = self._keys.is_healthy(ref.provider, key, ref.model)
+        is_healthy = self._keys.is_healthy(ref.provider, key, ref.model)
         accident = failed.reason in _RETRIED_ONCE or (failed.reason == "unknown" and failed.retryable)
-        if not accident or call.shown or mark in call.retried or not well:
+        if not accident or call.shown or mark in call.retried or not is_healthy:
             return False
         call.retried.add(mark)
         return self._keys.clock.monotonic() + _RETRY_PAUSE_SECONDS[1] < call.deadline

@@ -268,8 +268,8 @@ class KeyPool:
         if not use.failures:
             return
         breaker = self._breaker(provider)
-        well = replace(_CLEAN, last_used=self.clock.now())
-        changed = {id: well for id in (_id(provider, key), _id(provider, key, model)) if id in self._known}
+        healthy = replace(_CLEAN, last_used=self.clock.now())
+        changed = {id: healthy for id in (_id(provider, key), _id(provider, key, model)) if id in self._known}
         if breaker.probing == _identity(provider, key):
             changed |= {
                 id: half_open(use)

@@ -63,16 +63,16 @@ class AnswerParser:
 
     def _content(self, message: Assistant) -> tuple[Text | Thinking | ToolCall, ...]:
         is_complete = message.stop_reason not in ("error", "aborted")
-        spoken = _blocks(self._parts, with_calls=is_complete and not self._forbidden)
+        blocks = _blocks(self._parts, with_calls=is_complete and not self._forbidden)
         at = next(at for at, block in enumerate(message.content) if isinstance(block, Text))
         others = [block for block in message.content if not isinstance(block, Text)]
-        if is_complete and self._forbidden and not spoken:
+        if is_complete and self._forbidden and not blocks:
             raise ProviderError(
                 "the model answered only with a tool call, but tools are not allowed here",
                 reason="bad_request",
                 fix="ask again, or let it use tools (tool choice auto)",
             )
-        return (*others[:at], *spoken, *others[at:])
+        return (*others[:at], *blocks, *others[at:])
 
     def _is_quoted(self, part: ParsedCall | UnreadableCall) -> bool:
         """Return true if the call repeats the text of a file, a page or a person: a quotation, not a call."""

@@ -22,7 +22,7 @@ from claw_prompted_tools.formats import (
     parse_tagged_call,
     parse_valid_call,
 )
-from claw_prompted_tools.position import Place
+from claw_prompted_tools.position import MarkdownPosition
 
 Part = str | ParsedCall | UnreadableCall
 IsQuoted = Callable[[ParsedCall | UnreadableCall], bool]
@@ -68,7 +68,7 @@ class ToolCallParser:
         self._at_start = True
         self._needs_gap = False
         self._has_text = self._has_calls = False
-        self._context = Place()
+        self._context = MarkdownPosition()
         self._allows_trailing_call = True
         self._trailing_calls: list[
             tuple[str, ParsedCall]
@@ -81,7 +81,7 @@ class ToolCallParser:
         """Add the next piece of the answer; return the parts that are decided now."""
         plain = self._step == self._read_text and not (self._buffer or self._at_start or self._needs_gap)
         if plain and text and _FIRST_CHARS.isdisjoint(text) and not text[-1].isspace():
-            self._context.goes_on(text)
+            self._context.feed(text)
             return [text]
         self._buffer += text
         return _join_text(self._run_states(last=False))
@@ -237,7 +237,7 @@ class ToolCallParser:
         if text:
             self._needs_gap = False
             self._has_text = self._has_text or not text.isspace()
-            self._context.goes_on(text)
+            self._context.feed(text)
             yield text
 
     def _discard(self, last: bool) -> Iterator[Part]:
@@ -414,5 +414,5 @@ def parse_answer(
     text: str, schemas: Schemas, whole: bool = True, quoted: IsQuoted = lambda call: False, alone: bool = True
 ) -> list[Part]:
     """Parse a whole answer at once."""
-    ear = ToolCallParser(schemas, quoted)
-    return _join_text(iter([*ear.feed(text), *ear.end(whole, alone)]))
+    parser = ToolCallParser(schemas, quoted)
+    return _join_text(iter([*parser.feed(text), *parser.end(whole, alone)]))

@@ -4,7 +4,7 @@ _FENCES = ("```", "~~~")
 _QUOTES = frozenset("\"'`“‘«「『")
 
 
-class Place:
+class MarkdownPosition:
     """The Markdown context at the end of the text so far; independent of how the text is split into pieces.
 
     Facts: CommonMark 0.31, fenced code blocks, block quotes and code spans, as far as models write them.
@@ -14,7 +14,7 @@ class Place:
         self._fence = self._line_start = self._last_char = ""
         self._in_code_span = False
 
-    def goes_on(self, text: str) -> None:
+    def feed(self, text: str) -> None:
         """Append a piece of text."""
         lines = text.split("\n")
         for at, line in enumerate(lines):

@@ -13,7 +13,7 @@ from typing import Any
 from claw import Diagnostic, PluginConfig, PromptFacts, PromptSection, hookimpl
 
 from claw_skills.settings import SkillSettings
-from claw_skills.shelf import FoundSkill, SkillIndex
+from claw_skills.skill_index import FoundSkill, SkillIndex
 from claw_skills.skill import Skill
 
 __all__ = ["SkillCatalogue", "catalogue", "key_is_set", "skills_section"]
@@ -22,8 +22,8 @@ __all__ = ["SkillCatalogue", "catalogue", "key_is_set", "skills_section"]
 class SkillCatalogue:
     """The section ``Skills``, rendered again only when a skill or the agent's settings changed."""
 
-    def __init__(self, shelves: SkillIndex) -> None:
-        self._shelves = shelves
+    def __init__(self, index: SkillIndex) -> None:
+        self._index = index
         self._texts: dict[Any, tuple[Any, str]] = {}
         self._found: dict[str, tuple[Skill, ...]] = {}
 
@@ -32,12 +32,12 @@ class SkillCatalogue:
         if not any(tool.name == "read" for tool in facts.tools):
             return ""
         settings = facts.agent.section("skills", SkillSettings)
-        shelved = self._shelves.look(facts.agent, facts.workspace)
-        self._found[facts.agent.id] = usable(shelved, settings)
+        found = self._index.find(facts.agent, facts.workspace)
+        self._found[facts.agent.id] = usable(found, settings)
         key = facts.agent.id, facts.workspace
         known = self._texts.get(key)
-        if known is None or known[0][0] is not shelved or known[0][1] != settings:
-            known = (shelved, settings), catalogue(self._found[facts.agent.id], settings.max_prompt_chars)
+        if known is None or known[0][0] is not found or known[0][1] != settings:
+            known = (found, settings), catalogue(self._found[facts.agent.id], settings.max_prompt_chars)
             self._texts[key] = known
         return known[1]
 
@@ -47,11 +47,11 @@ class SkillCatalogue:
         """
         skills = self._found.pop(agent.id, None)
         if skills is None:
-            skills = usable(self._shelves.look(agent, None), agent.section("skills", SkillSettings))
+            skills = usable(self._index.find(agent, None), agent.section("skills", SkillSettings))
         return tuple(skill.file.parent for skill in skills if skill.source != "workspace")
 
 
-def usable(shelved: Sequence[FoundSkill], settings: Any) -> tuple[Skill, ...]:
+def usable(found: Sequence[FoundSkill], settings: Any) -> tuple[Skill, ...]:
     """Return the skills that an agent's prompt lists, by name.
 
     :param settings: ``skills`` of the agent; an empty ``allow`` lists none.
@@ -59,7 +59,7 @@ def usable(shelved: Sequence[FoundSkill], settings: Any) -> tuple[Skill, ...]:
     allowed = settings.allow
     kept = (
         one.skill
-        for one in shelved
+        for one in found
         if not one.why and one.skill.listed and (allowed is None or one.skill.name in allowed)
     )
     return tuple(kept)[: settings.max_in_prompt]

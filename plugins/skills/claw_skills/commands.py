@@ -10,7 +10,7 @@ from claw.runtime import document, escape_controls, load_setup
 
 from claw_skills import key_is_set, usable
 from claw_skills.settings import SkillSettings
-from claw_skills.shelf import FoundSkill, SkillIndex
+from claw_skills.skill_index import FoundSkill, SkillIndex
 
 skills_app = typer.Typer(no_args_is_help=True, help="Show the skills of an agent, and why some are unused.")
 AgentId = Annotated[str, typer.Option("--agent", help="Agent id; default: the default agent.")]
@@ -35,9 +35,9 @@ def _rows(agent_id: str) -> list[dict[str, Any]]:
     config = load_setup().config
     agent = config.agent(agent_id)
     workspace = agent.workspace if agent.has_configured_workspace else Path.cwd()
-    shelved = SkillIndex(os.environ, key_is_set(config.settings)).look(agent, workspace)
-    listed = {skill.name for skill in usable(shelved, agent.section("skills", SkillSettings))}
-    return [_row(one, one.skill.name in listed, agent.section("skills", SkillSettings)) for one in shelved]
+    found = SkillIndex(os.environ, key_is_set(config.settings)).find(agent, workspace)
+    listed = {skill.name for skill in usable(found, agent.section("skills", SkillSettings))}
+    return [_row(one, one.skill.name in listed, agent.section("skills", SkillSettings)) for one in found]
 
 
 def _row(one: FoundSkill, listed: bool, settings: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from claw import DiagnosticContext, Finding, nearest, t
 from claw.runtime import Setup, split_key, value_at
 
 from claw_skills.settings import SkillSettings
-from claw_skills.shelf import SkillIndex
+from claw_skills.skill_index import SkillIndex
 
 
 class SkillDiagnostic:
@@ -37,7 +37,7 @@ class SkillDiagnostic:
             allowed[place] = settings.allow
             # An agent without a workspace of its own works in the folder in which claw was started.
             folders = {agent.workspace} if agent.has_configured_workspace else {agent.workspace, Path.cwd()}
-            found = {one.skill.name for folder in folders for one in self._index.look(agent, folder)}
+            found = {one.skill.name for folder in folders for one in self._index.find(agent, folder)}
             known.setdefault(place, set()).update(found)
         for place, names in allowed.items():
             for index, name in enumerate(names):

@@ -15,9 +15,9 @@ import claw_llm_bridge
 import pytest
 from claw import Tool, ToolResult
 from claw.testing import FakeProvider, Harness, calls, check_and_run, plugin_config, says, tool_context
-from claw_llm_bridge import look
+from claw_llm_bridge import inspection
 from claw_llm_bridge.bridge import tools_of
-from claw_llm_bridge.catalogue import BridgeSettings, LlmPlugin, PluginCatalogue, look as look_at_all
+from claw_llm_bridge.catalogue import BridgeSettings, LlmPlugin, PluginCatalogue, inspect_plugins
 from claw_llm_bridge.repair import commands
 from claw_tool_sdk import changed_files
 from typer.testing import CliRunner
@@ -113,8 +113,8 @@ def catalogue(tmp_path: Path, **settings: Any) -> PluginCatalogue:
 
 
 def tools(tmp_path: Path, **settings: Any) -> dict[str, Tool]:
-    shelf, _ = catalogue(tmp_path, **settings).current()
-    return {tool.name: tool for tool in tools_of(shelf, BridgeSettings.model_validate(settings))}
+    plugins, _ = catalogue(tmp_path, **settings).current()
+    return {tool.name: tool for tool in tools_of(plugins, BridgeSettings.model_validate(settings))}
 
 
 def said(result: ToolResult) -> list[str]:
@@ -241,10 +241,10 @@ def test_a_plugin_that_cannot_be_read_is_left_out_with_its_cause_and_the_others_
     things.install("llm-tools-zzz", f"{code}\ndef register_tools(register): ...")
 
     seconds = 6 if "sleep" in code else 60
-    shelf = {plugin.name: plugin for plugin in look_at_all(BridgeSettings(), {}, seconds)}
+    plugins = {plugin.name: plugin for plugin in inspect_plugins(BridgeSettings(), {}, seconds)}
 
-    assert shelf["llm-tools-zzz"].why.startswith(why)
-    assert len(shelf["llm-tools-things"].tools) == 7
+    assert plugins["llm-tools-zzz"].why.startswith(why)
+    assert len(plugins["llm-tools-things"].tools) == 7
 
 
 async def test_a_plugin_that_breaks_later_answers_with_what_fixes_it(things: Shop, tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ async def test_an_allow_list_switches_them_on_and_nothing_else_does(word: str, t
 
 def test_a_plugin_that_provides_models_is_never_imported(things: Shop) -> None:
     things.install("llm-models", "raise SystemExit\ndef register_models(register): ...")
-    assert [plugin.name for plugin in look_at_all(BridgeSettings(), {})] == ["llm-tools-things"]
+    assert [plugin.name for plugin in inspect_plugins(BridgeSettings(), {})] == ["llm-tools-things"]
 
 
 def test_a_fix_is_named_only_where_pips_note_shows_the_fault(things: Shop) -> None:
@@ -358,5 +358,5 @@ def test_the_list_shows_what_is_provided_and_what_to_type(
 
 
 def test_it_knows_every_installed_plugin_without_importing_one(things: Shop) -> None:
-    assert "llm-tools-things" in [entry.dist.name for entry in look.plugins() if entry.dist]
+    assert "llm-tools-things" in [entry.dist.name for entry in inspection.plugins() if entry.dist]
     assert "llm_tools_things" not in sys.modules

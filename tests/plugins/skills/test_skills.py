@@ -16,7 +16,7 @@ from claw.contracts.provider import ToolSpec
 from claw.host.manifest import parse_manifest
 from claw_skills import SkillCatalogue, catalogue, key_is_set, register_commands, skills_section, usable
 from claw_skills.settings import SkillSettings
-from claw_skills.shelf import SkillIndex, SkillSource
+from claw_skills.skill_index import SkillIndex, SkillSource
 from claw_skills.skill import Machine, Requirements, Skill, obstacle, parse_skill
 from hypothesis import given, strategies as st
 from typer.testing import CliRunner
@@ -136,12 +136,12 @@ def test_an_agent_that_lists_skills_has_only_those_and_with_an_empty_list_none(
     for name in ("a", "b"):
         skill(tmp_path / f"claw/skills/{name}", front(name, description=name))
 
-    shelf = section()
-    assert "<name>b</name>" not in shelf.render(harness(allow=["a"]))
-    assert "<name>a</name>" in shelf.render(harness(allow=["a"]))
-    assert shelf.render(harness(allow=[])) == ""
-    assert shelf.readable(harness(allow=[]).agent) == ()
-    assert [path.name for path in shelf.readable(harness(allow=["a"]).agent)] == ["a"]
+    skills = section()
+    assert "<name>b</name>" not in skills.render(harness(allow=["a"]))
+    assert "<name>a</name>" in skills.render(harness(allow=["a"]))
+    assert skills.render(harness(allow=[])) == ""
+    assert skills.readable(harness(allow=[]).agent) == ()
+    assert [path.name for path in skills.readable(harness(allow=["a"]).agent)] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -230,30 +230,30 @@ def _age(path: Path) -> None:
         os.utime(each, (time.time() - 60, time.time() - 60))
 
 
-def test_a_second_look_at_an_unchanged_shelf_reads_nothing_and_a_change_is_seen(
+def test_a_second_search_of_unchanged_folders_reads_nothing_and_a_change_is_seen(
     tmp_path: Path, harness: FactsBuilder
 ):
     folder = skill(tmp_path / "ws/skills/a", front("a", description="old"))
     _age(tmp_path / "ws")
-    shelf, facts = section(), harness()
-    first = shelf.render(facts)
+    skills, facts = section(), harness()
+    first = skills.render(facts)
 
-    assert shelf.render(facts) is first
+    assert skills.render(facts) is first
     (folder / "SKILL.md").write_text(front("a", description="new words"))
-    assert "new words" in shelf.render(facts)
+    assert "new words" in skills.render(facts)
     skill(tmp_path / "ws/skills/b", front("b", description="x"))
-    assert "<name>b</name>" in shelf.render(facts)
+    assert "<name>b</name>" in skills.render(facts)
     (folder / "SKILL.md").unlink()
-    assert "<name>a</name>" not in shelf.render(facts)
+    assert "<name>a</name>" not in skills.render(facts)
 
 
 def test_an_unreadable_place_is_an_empty_one(tmp_path: Path):
-    from claw_skills.shelf import SkillFolder
+    from claw_skills.skill_index import SkillFolder
 
     (tmp_path / "file").write_text("no folder")
 
-    assert SkillSource(SkillFolder("x", tmp_path / "file")).look() == ()
-    assert SkillSource(SkillFolder("x", tmp_path / "absent")).look() == ()
+    assert SkillSource(SkillFolder("x", tmp_path / "file")).find() == ()
+    assert SkillSource(SkillFolder("x", tmp_path / "absent")).find() == ()
 
 
 def test_a_program_that_is_installed_later_opens_its_gate(tmp_path: Path, harness: FactsBuilder):
@@ -261,14 +261,14 @@ def test_a_program_that_is_installed_later_opens_its_gate(tmp_path: Path, harnes
     bins.mkdir()
     metadata = json.dumps({"requires": {"bins": ["gh-of-tests"]}})
     skill(tmp_path / "ws/skills/a", front("a", description="x", metadata=metadata))
-    shelf, facts = section({"PATH": str(bins)}), harness()
-    assert shelf.render(facts) == ""
+    skills, facts = section({"PATH": str(bins)}), harness()
+    assert skills.render(facts) == ""
 
     (bins / "gh-of-tests").write_text("#!/bin/sh\n")
     (bins / "gh-of-tests").chmod(0o755)
     os.utime(bins, (time.time() + 5, time.time() + 5))
 
-    assert "<name>a</name>" in shelf.render(facts)
+    assert "<name>a</name>" in skills.render(facts)
 
 
 def test_a_config_key_is_set_when_it_has_a_value():
@@ -291,7 +291,7 @@ def test_the_manifest_says_what_the_plugin_provides():
 
 
 def test_usable_keeps_what_nothing_refuses():
-    from claw_skills.shelf import FoundSkill
+    from claw_skills.skill_index import FoundSkill
 
     shelved = [
         FoundSkill(Skill("a", ""), ""),

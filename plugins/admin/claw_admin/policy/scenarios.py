@@ -67,7 +67,7 @@ def differences(
 
     An unknown name never counts as expected, because it may be misspelt.
     """
-    matcher, standing = ToolMatcher(found.facts), {normalise_tool_name(name) for name in found.allowed_names}
+    matcher, allowed = ToolMatcher(found.facts), {normalise_tool_name(name) for name in found.allowed_names}
 
     def named(words: Iterable[str]) -> set[str]:
         sets = (
@@ -79,7 +79,7 @@ def differences(
     wanted = dict.fromkeys(named(asked.has), True) | dict.fromkeys(named(asked.lacks), False)
     if asked.expect is not None:
         exact = named(asked.expect)
-        wanted |= dict.fromkeys(standing - exact, False) | dict.fromkeys(exact, True)
+        wanted |= dict.fromkeys(allowed - exact, False) | dict.fromkeys(exact, True)
     answers = (
         (expected, explain_tool(name, config, found, plugin_states))
         for name, expected in sorted(wanted.items())

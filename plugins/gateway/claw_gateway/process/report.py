@@ -60,14 +60,14 @@ def configured_accounts(settings: Any, plugin_states: Sequence[PluginState]) -> 
     for name, section in settings.channels.items():
         if name == "terminal":
             continue
-        standing = owners.get(name)
+        owner = owners.get(name)
         state, why, fix = (
             "absent",
             t("no installed plugin provides it"),
             install_hint(name),
         )
-        if standing:
-            state, why, fix = standing.state, standing.why, standing.fix
+        if owner:
+            state, why, fix = owner.state, owner.why, owner.fix
         if not section.enabled:
             state, why, fix = DISABLED, t("channels.{name}.enabled is false", name=name), ""
         for account in accounts_of(section):
@@ -75,7 +75,7 @@ def configured_accounts(settings: Any, plugin_states: Sequence[PluginState]) -> 
             off = own is not None and not own.enabled and state not in (DISABLED, "absent")
             key = t("channels.{name}.enabled is false", name=f"{name}.accounts.{account}") if off else why
             yield {
-                "channel": name, "account": account, "plugin": standing.id if standing else None,
+                "channel": name, "account": account, "plugin": owner.id if owner else None,
                 "state": DISABLED if off else state, "why": key, "fix": "" if off else fix,
             }  # fmt: skip
 

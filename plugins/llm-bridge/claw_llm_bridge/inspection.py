@@ -1,14 +1,11 @@
 """Inspection of llm plugins; the only module that imports ``llm``. As a program it lists all installed ones.
 
 As a program it reads one JSON document from stdin (``path``: the import path; ``toolboxes``: constructor
-arguments;
-``skip``: names to leave out) and writes one JSON line for each plugin, before and after its import, so that a
-plugin that
-crashes the process is known by name.
+arguments; ``skip``: names to leave out) and writes one JSON line for each plugin, before and after its import,
+so that a plugin that crashes the process is known by name.
 
 Facts from llm 0.36 (``llm.get_tools``, ``llm.Toolbox``): a plugin is an entry point of the group ``llm``; its
-hook
-``register_tools(register)`` registers functions, ``llm.Tool`` objects and ``llm.Toolbox`` classes.
+hook ``register_tools(register)`` registers functions, ``llm.Tool`` objects and ``llm.Toolbox`` classes.
 """
 
 import inspect

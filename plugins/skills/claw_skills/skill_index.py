@@ -1,6 +1,6 @@
 """The locations of skills, and the skills of each agent.
 
-A look at unchanged folders opens no file: it only reads the modification times of known folders and files.
+A search of unchanged folders opens no file: it only reads the modification times of known folders and files.
 """
 
 import os
@@ -73,7 +73,7 @@ class SkillSource:
         self._settled = False
         self._skills: tuple[Skill, ...] = ()
 
-    def look(self) -> tuple[Skill, ...]:
+    def find(self) -> tuple[Skill, ...]:
         """Return every skill of the folder, by folder name."""
         root = _stat(self._place.folder)
         now = (root, *map(_stat, self._files())) if root else (None,)
@@ -85,7 +85,7 @@ class SkillSource:
         return [self._place.folder / child / "SKILL.md" for child in self._children]
 
     def _read(self, root: _Stat) -> None:
-        """Read all skills. Take the times first, so that a change while reading is seen at the next look."""
+        """Read all skills. Take the times first, so that a change while reading is noticed at the next call."""
         self._children = _folders(self._place.folder) if root else ()
         stats = tuple(map(_stat, self._files()))
         newest = max((stat[0] for stat in (root, *stats) if stat), default=0)
@@ -128,12 +128,12 @@ class SkillIndex:
         self._programs = tuple(Path(folder) for folder in path.split(os.pathsep) if folder)
         self._machine = Machine(sys.platform, environ, lambda name: shutil.which(name, path=path), is_set)
 
-    def look(self, agent: Any, workspace: Path | None) -> tuple[FoundSkill, ...]:
+    def find(self, agent: Any, workspace: Path | None) -> tuple[FoundSkill, ...]:
         """Return the agent's skills, each name once, by name. The same object as before when nothing
         changed.
         """
         places = skill_folders(agent, workspace, self._environ)
-        found = tuple(self._sources.setdefault(place, SkillSource(place)).look() for place in places)
+        found = tuple(self._sources.setdefault(place, SkillSource(place)).find() for place in places)
         asks_for_programs = any(
             skill.gates.bins or skill.gates.any_bins for source in found for skill in source
         )
@@ -141,11 +141,11 @@ class SkillIndex:
         key, state = (agent.id, workspace), (found, programs, agent.section("skills", SkillSettings))
         known = self._known.get(key)
         if known is None or known[0] != state:
-            known = state, self._shelved(found, agent.section("skills", SkillSettings))
+            known = state, self._unique_skills(found, agent.section("skills", SkillSettings))
             self._known[key] = known
         return known[1]
 
-    def _shelved(self, found: tuple[tuple[Skill, ...], ...], settings: Any) -> tuple[FoundSkill, ...]:
+    def _unique_skills(self, found: tuple[tuple[Skill, ...], ...], settings: Any) -> tuple[FoundSkill, ...]:
         by_name: dict[str, Skill] = {}
         for skill in (skill for source in found for skill in source):
             by_name.setdefault(skill.name, skill)
