@@ -27,7 +27,7 @@ from claw.contracts.transcript import Assistant, Text, Thinking
 from claw.host.isolation import describe_exception, run_bounded
 from claw.host.registry import Contribution
 from claw.i18n import t
-from claw.security.redaction import Redactor, KnownSecretMask, StreamMask
+from claw.security.redaction import KnownSecretMask, Redactor, StreamMask
 
 Log = Callable[[str], None]
 _MEMBERS = ("stream", "context_tokens", "credentials")

@@ -265,7 +265,7 @@ class SectionCache:
     again after ``timeouts.section_keep_seconds`` as well: by then a change of what a plugin reads from a disk is seen.
     All sections of a plugin that are due are rendered in one call to its thread.
 
-    :param builtin_id: the plugin id of core's own sections; a plugin's section of the same name replaces each of them, and
+    :param builtin_id: the plugin id of core's own sections; a plugin's section of the same name replaces one of them, and
         core's own replaces that one when it fails.
     :param positions: as :func:`claw.contracts.prompt.ordered_sections` has them, and ``disabled``.
     """

@@ -13,8 +13,8 @@ from typing import Any
 from claw import Diagnostic, PluginConfig, PromptFacts, PromptSection, hookimpl
 
 from claw_skills.settings import SkillSettings
-from claw_skills.skill_index import FoundSkill, SkillIndex
 from claw_skills.skill import Skill
+from claw_skills.skill_index import FoundSkill, SkillIndex
 
 __all__ = ["SkillCatalogue", "catalogue", "key_is_set", "skills_section"]
 

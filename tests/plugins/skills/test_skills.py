@@ -16,8 +16,8 @@ from claw.contracts.provider import ToolSpec
 from claw.host.manifest import parse_manifest
 from claw_skills import SkillCatalogue, catalogue, key_is_set, register_commands, skills_section, usable
 from claw_skills.settings import SkillSettings
-from claw_skills.skill_index import SkillIndex, SkillSource
 from claw_skills.skill import Machine, Requirements, Skill, obstacle, parse_skill
+from claw_skills.skill_index import SkillIndex, SkillSource
 from hypothesis import given, strategies as st
 from typer.testing import CliRunner
 
