@@ -265,7 +265,7 @@ class SectionCache:
     again after ``timeouts.section_keep_seconds`` as well: by then a change of what a plugin reads from a disk is seen.
     All sections of a plugin that are due are rendered in one call to its thread.
 
-    :param builtin_id: the plugin id of core's own sections; a plugin's section of the same name replaces one of them, and
+    :param builtin: the plugin id of core's own sections; a plugin's section of the same name replaces one of them, and
         core's own replaces that one when it fails.
     :param positions: as :func:`claw.contracts.prompt.ordered_sections` has them, and ``disabled``.
     """
@@ -273,17 +273,15 @@ class SectionCache:
     def __init__(
         self,
         sections: Sequence[PromptSection],
-        builtin_id: str,
+        builtin: str,
         positions: Mapping[str, float] | None = None,
         disabled: Collection[str] = (),
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        taken = {section.name for section in sections if section.plugin != builtin_id}
-        self._sections = [one for one in sections if one.plugin != builtin_id or one.name not in taken]
-        self._substitutes = {
-            one.name: one for one in sections if one.plugin == builtin_id and one.name in taken
-        }
-        self._builtin_id, self._clock = builtin_id, clock
+        taken = {section.name for section in sections if section.plugin != builtin}
+        self._sections = [one for one in sections if one.plugin != builtin or one.name not in taken]
+        self._substitutes = {one.name: one for one in sections if one.plugin == builtin and one.name in taken}
+        self._builtin, self._clock = builtin, clock
         self._positions, self._disabled = positions, disabled
         self._orders: dict[str, tuple[tuple[PromptSection, bool], ...]] = {}
         self._kept: dict[str, _Known] = {}
@@ -326,7 +324,7 @@ class SectionCache:
         await self._render_due(known, facts, worker, volatile)
         pieces = []
         for section, stable in known.order:
-            if section.plugin != self._builtin_id:
+            if section.plugin != self._builtin:
                 piece = known.of_plugins[section.plugin, section.name][1]
             elif not section.stable:
                 piece = render_section(section, facts, stable)
@@ -350,7 +348,7 @@ class SectionCache:
         due: dict[str, list[tuple[PromptSection, bool]]] = {}
         for section, stable in known.order:
             key = section.plugin, section.name
-            if section.plugin == self._builtin_id or key in rendered:
+            if section.plugin == self._builtin or key in rendered:
                 continue
             at, piece = known.of_plugins.get(key, (now - keep, None))
             if piece is None or now - at >= keep or not section.stable:
