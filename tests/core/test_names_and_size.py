@@ -23,7 +23,7 @@ WIDER = {
     "claw_feishu.tools.calendar.write",
     "claw_feishu.tools.doc.write",
     "claw_feishu.tools.sheet.write",
-    "claw_tools_std.talk.message",
+    "claw_tools_std.conversation.message",
     "claw.contracts.tool.tool",
 }
 

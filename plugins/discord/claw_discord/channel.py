@@ -33,8 +33,8 @@ from claw_discord.client import Connection, ConnectionTimings, label
 from claw_discord.inbound import files_of
 from claw_discord.inbox import ChatMenu, DispatchReader
 from claw_discord.outbound import DiscordError
+from claw_discord.read_positions import ReadPositions
 from claw_discord.rendering import render
-from claw_discord.seen import ReadPositions
 from claw_discord.settings import DiscordSettings, token_key
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ class DiscordChannel:
 
     async def settled(self, address: Address, message_id: str = "") -> None:
         """End the "thinking" state of an application command; the typing indicator ends by itself."""
-        self._inbox.presses.settled(message_id)
+        self._inbox.interactions.settled(message_id)
 
     # --- addresses
 

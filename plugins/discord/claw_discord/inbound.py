@@ -11,8 +11,8 @@ from typing import Any
 
 from claw import Address, Attachment, Inbound, MessageContext, QuotedMessage, Sender
 
+from claw_discord.chats import FORUM, MEDIA, THREAD_KINDS, DiscordChat, DiscordChats
 from claw_discord.commands import line_of
-from claw_discord.places import FORUM, MEDIA, THREAD_KINDS, DiscordChat, DiscordChats
 
 READ = frozenset({"MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_REACTION_ADD", "INTERACTION_CREATE"})
 """The dispatches caused by an act of a user."""

@@ -11,11 +11,11 @@ from typing import Any
 
 from claw import DeliveryError, Inbound, Inbox, t
 
+from claw_discord.chats import DIRECT, DiscordChat, DiscordChats
 from claw_discord.client import ConnectionTimings, label
 from claw_discord.inbound import DiscordBot, is_in_thread, to_inbound
-from claw_discord.places import DIRECT, DiscordChat, DiscordChats
-from claw_discord.presses import Call, Interactions
-from claw_discord.seen import ReadPositions
+from claw_discord.interactions import Call, Interactions
+from claw_discord.read_positions import ReadPositions
 from claw_discord.settings import DiscordSettings, may_be_heard_in
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class DispatchReader:
     :param call: :meth:`Connection.call`.
     :param seen: the last received message id of each chat.
     :param chat_menu: returns name, summary and arguments of each chat command; it blocks.
-    :ivar presses: buttons and commands, which bypass the queue.
+    :ivar interactions: buttons and commands, which bypass the queue.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class DispatchReader:
         self._account, self._settings, self._call, self._pace = account, settings, call, pace
         self._log_name, self._seen, self._places = label(account), seen, DiscordChats()
         self._entries: asyncio.Queue[Mapping[str, Any] | _FetchMissed | _FetchPending] = asyncio.Queue()
-        self.presses = Interactions(
+        self.interactions = Interactions(
             self._log_name, call, read=self._read, submit=self._submit, menu=self._menu_to_list
         )
         self._chat_menu = chat_menu
@@ -81,13 +81,13 @@ class DispatchReader:
             if event == "READY":
                 self._me, self._session = str(data["user"]["id"]), str(data.get("session_id") or "")
                 self._entries.put_nowait(_FetchMissed())
-                self.presses.receive(frame)
+                self.interactions.receive(frame)
             elif event == "GUILD_CREATE":
                 self._entries.put_nowait(
                     _FetchMissed(str(data.get("id") or ""), places, _timestamp(data.get("joined_at")))
                 )
             elif event == "INTERACTION_CREATE":
-                self.presses.receive(frame)
+                self.interactions.receive(frame)
             elif event in ("MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_REACTION_ADD"):
                 self._enqueue(frame, data)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -95,7 +95,7 @@ class DispatchReader:
 
     def idle(self) -> bool:
         """Return true if everything received was submitted."""
-        return self._entries.empty() and self.presses.idle() and not self._busy
+        return self._entries.empty() and self.interactions.idle() and not self._busy
 
     async def _commands(self) -> Sequence[tuple[str, str, str]]:
         """Return claw's chat commands; the first call waits while plugins are loaded."""
@@ -111,7 +111,7 @@ class DispatchReader:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._submit_queued(inbox))
             tasks.create_task(self._retry_owed())
-            tasks.create_task(self.presses.run(inbox))
+            tasks.create_task(self.interactions.run(inbox))
 
     # --- new messages
 

@@ -84,7 +84,7 @@ __all__ = sorted(_MODULES)  # noqa: PLE0605
 
 # An editable install does not list its files, so pytest would not find the modules whose asserts it rewrites.
 _PARTS = (
-    "channel_promises", "channel_trial", "hook", "inbound", "lifecycle", "outbound", "provider_promises", "scene",
+    "channel_base", "channel_trial", "hook", "inbound", "lifecycle", "outbound", "provider_base", "provider_trial",
     "streaming",
 )  # fmt: skip
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in sorted({*_MODULES.values(), *_PARTS})))

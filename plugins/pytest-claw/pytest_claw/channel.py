@@ -3,15 +3,15 @@
 """
 
 from pytest_claw.channel_trial import RecordingInbox, ServiceSide
-from pytest_claw.inbound import InboundPromises
-from pytest_claw.lifecycle import LifecyclePromises
-from pytest_claw.outbound import OutboundPromises
-from pytest_claw.streaming import StreamingPromises
+from pytest_claw.inbound import InboundChecks
+from pytest_claw.lifecycle import LifecycleChecks
+from pytest_claw.outbound import OutboundChecks
+from pytest_claw.streaming import StreamingChecks
 
 __all__ = ["ChannelSuite", "RecordingInbox", "ServiceSide"]
 
 
-class ChannelSuite(InboundPromises, OutboundPromises, StreamingPromises, LifecyclePromises):
+class ChannelSuite(InboundChecks, OutboundChecks, StreamingChecks, LifecycleChecks):
     """The promises of a channel. ``place`` is yours; the rest has defaults.
 
     :cvar limit_seconds: time limit for a message to come through, also after a lost connection.

@@ -10,18 +10,18 @@ from claw import UNREADABLE_CALL, Assistant, Finished, Provider, ProviderError, 
 from claw_testing import ReceivedRequest, ServiceReply
 
 from pytest_claw.faults import ANSWER, FAULTS, KEY, UNREADABLE, WireFault, at
-from pytest_claw.provider_promises import ProviderPromises, asks
+from pytest_claw.provider_base import ProviderSuiteBase, asks
 
 GRACE_SECONDS = 5.0
 _AGAIN = "Here I am again."
 _warm: set[int] = set()
 
 
-class FaultSuite(ProviderPromises):
+class FaultSuite(ProviderSuiteBase):
     """A call that meets a fault ends in time, with the right reason, and leaves the provider usable: a
     hundred faults, by name.
 
-    ``plugin``, ``name`` and ``service`` are yours: see :class:`pytest_claw.provider_promises.ProviderPromises`.
+    ``plugin``, ``name`` and ``service`` are yours: see :class:`pytest_claw.provider_base.ProviderSuiteBase`.
 
     :cvar limits: keys of ``providers.NAME`` that make its limits short, in seconds.
     :cvar fault_ends: by the name of a fault, other allowed ends for this protocol: reasons of

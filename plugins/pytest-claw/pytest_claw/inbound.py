@@ -2,12 +2,12 @@
 
 import asyncio
 
-from pytest_claw.channel_promises import ChannelPromises
+from pytest_claw.channel_base import ChannelSuiteBase
 from pytest_claw.channel_trial import CHAT_TYPES, ChannelTrial
 
 
-class InboundPromises(ChannelPromises):
-    """Promises about inbound messages."""
+class InboundChecks(ChannelSuiteBase):
+    """Checks of inbound messages."""
 
     def test_a_message_becomes_an_inbound(self) -> None:
         async def trial(on: ChannelTrial) -> None:

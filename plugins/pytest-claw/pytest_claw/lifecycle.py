@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from pytest_claw.channel_promises import ChannelPromises
+from pytest_claw.channel_base import ChannelSuiteBase
 from pytest_claw.channel_trial import ChannelTrial, RecordingInbox, quick
 
 
-class LifecyclePromises(ChannelPromises):
-    """Promises about ``run`` and ``state``."""
+class LifecycleChecks(ChannelSuiteBase):
+    """Checks of ``run`` and ``state``."""
 
     def test_it_reconnects_after_a_lost_connection(self) -> None:
         async def trial(on: ChannelTrial) -> None:

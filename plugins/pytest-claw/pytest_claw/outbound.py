@@ -7,14 +7,14 @@ import pytest
 from claw import ChannelLimits
 from claw_channel_sdk import split_text
 
-from pytest_claw.channel_promises import ChannelPromises
+from pytest_claw.channel_base import ChannelSuiteBase
 from pytest_claw.channel_trial import ChannelTrial, quick
 
 _LONG_KEY = "turn-4f9a_0.b:" + "k" * 34  # with the two characters added later, the maximum length of a key
 
 
-class OutboundPromises(ChannelPromises):
-    """Promises about ``send``: one attempt for one message, and a correct report of its outcome."""
+class OutboundChecks(ChannelSuiteBase):
+    """Checks of ``send``: one attempt for one message, and a correct report of its outcome."""
 
     def test_an_answer_is_cut_into_messages_that_fit(self) -> None:
         async def trial(on: ChannelTrial) -> None:

@@ -20,9 +20,9 @@ from claw.testing import tool_result_of
 from claw_testing import ReceivedRequest, ServiceConnection, ServiceReply
 
 from pytest_claw.faults import KEY
-from pytest_claw.provider_promises import ProviderPromises
+from pytest_claw.provider_base import ProviderSuiteBase
+from pytest_claw.provider_trial import ProviderTrial
 from pytest_claw.relay import Relay
-from pytest_claw.scene import ProviderTrial
 
 LS = ToolSpec(
     "ls",
@@ -48,9 +48,9 @@ _TEXT = "看一下 👀 it is open."
 _CALLS = (("ls", {"path": "项目"}), ("ls", {"path": "."}))
 
 
-class ProviderSuite(ProviderPromises):
-    """Promises of a provider. ``plugin``, ``name``, ``service`` are yours: see
-    :class:`pytest_claw.provider_promises.ProviderPromises`.
+class ProviderSuite(ProviderSuiteBase):
+    """Checks of a provider. ``plugin``, ``name``, ``service`` are yours: see
+    :class:`pytest_claw.provider_base.ProviderSuiteBase`.
 
     ``service`` plays scripts, so that each word of an answer is known. With ``live`` in its place the same
     tests run

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pytest_claw.channel_promises import ChannelPromises
+from pytest_claw.channel_base import ChannelSuiteBase
 from pytest_claw.channel_trial import ChannelTrial, quick
 from pytest_claw.outbound import long_text, words
 
@@ -13,8 +13,8 @@ _PRESSED_SECONDS = 0.2
 _SHOW_SECONDS = 0.5
 
 
-class StreamingPromises(ChannelPromises):
-    """Promises about the :class:`claw.StreamingReply` that ``stream`` returns."""
+class StreamingChecks(ChannelSuiteBase):
+    """Checks of the :class:`claw.StreamingReply` that ``stream`` returns."""
 
     def test_a_streamed_reply_ends_complete_in_one_message(self) -> None:
         async def trial(on: ChannelTrial) -> None:

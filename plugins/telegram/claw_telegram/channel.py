@@ -31,8 +31,8 @@ from claw_telegram.api import QUIET, BotApi, TelegramError
 from claw_telegram.drafting import DraftStream, draft_id
 from claw_telegram.inbound import ALLOWED_UPDATES, Json, TelegramBot, bot_of
 from claw_telegram.menu import ChatMenu, menu_of
-from claw_telegram.poller import Poller, PollTimings, Trouble, trouble
-from claw_telegram.saying import OutgoingMessage, chat_id, corrected, media_method, saying
+from claw_telegram.outgoing_message import OutgoingMessage, chat_id, compose, corrected, media_method
+from claw_telegram.poller import Poller, PollFailure, PollTimings, poll_failure
 from claw_telegram.settings import Account
 from claw_telegram.split import LIMIT, split
 from claw_telegram.webhook import CONNECTIONS, Receiver
@@ -194,7 +194,7 @@ class TelegramChannel:
                 return await self._api().call(method, params)
             except DeliveryError as why:
                 failures += 1
-                found = trouble(why, failures, self.pace)
+                found = poll_failure(why, failures, self.pace)
                 if found.kind == "fatal":
                     self._on_failure(found, why)
                     raise self._no_such_token() from None
@@ -218,7 +218,7 @@ class TelegramChannel:
             reconnects=self._state.reconnects + (1 if again else 0),
         )
 
-    def _on_failure(self, found: Trouble, why: DeliveryError) -> None:
+    def _on_failure(self, found: PollFailure, why: DeliveryError) -> None:
         if found.kind == "fatal":
             detail = str(self._no_such_token())
         elif found.kind == "conflict":
@@ -344,7 +344,7 @@ class TelegramChannel:
                 yield piece
 
     def _to_message(self, outbound: Outbound, edits: str | None = None) -> OutgoingMessage:
-        outgoing = saying(outbound, preview=self._account.settings.link_preview)
+        outgoing = compose(outbound, preview=self._account.settings.link_preview)
         return replace(outgoing, chat=self._migrated.get(outgoing.chat, outgoing.chat), edits=edits)
 
     async def _deliver(self, outgoing: OutgoingMessage) -> list[str]:

@@ -42,7 +42,7 @@ class PollTimings:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class PollFailure:
     """The reason why a poll failed.
 
     :param kind: conflict (another poller), webhook (one is set), fatal (bad token), pressed (rate limit) or broken.
@@ -52,22 +52,22 @@ class Trouble:
     seconds: float = 0.0
 
 
-def trouble(why: DeliveryError, failures: int, pace: PollTimings) -> Trouble:
+def poll_failure(why: DeliveryError, failures: int, pace: PollTimings) -> PollFailure:
     """Decide how to go on after a failed poll. Pure, except for the jitter.
 
     :param failures: in a row, this one included.
     """
     if not isinstance(why, TelegramError):
-        return Trouble("broken", pace.after(failures, pace.first))
+        return PollFailure("broken", pace.after(failures, pace.first))
     if why.status in (401, 404):  # 404: no bot has this token
-        return Trouble("fatal")
+        return PollFailure("fatal")
     if why.status == 409 and why.says("webhook"):
-        return Trouble("webhook")
+        return PollFailure("webhook")
     if why.status == 409:
-        return Trouble("conflict", pace.after(failures, pace.conflict))
+        return PollFailure("conflict", pace.after(failures, pace.conflict))
     if why.retry_after_seconds is not None:
-        return Trouble("pressed", why.retry_after_seconds)
-    return Trouble("broken", pace.after(failures, pace.first))
+        return PollFailure("pressed", why.retry_after_seconds)
+    return PollFailure("broken", pace.after(failures, pace.first))
 
 
 class Poller:
@@ -86,7 +86,7 @@ class Poller:
         *,
         submit: Callable[[Inbound, Json], Awaitable[bool]],
         on_poll: Callable[[bool], None],
-        on_failure: Callable[[Trouble, DeliveryError], None],
+        on_failure: Callable[[PollFailure, DeliveryError], None],
         pace: PollTimings,
     ) -> None:
         self._connect, self._bot, self._submit = connect, bot, submit
@@ -158,14 +158,16 @@ class Poller:
             return False
 
     async def _recover(self, why: DeliveryError, failures: int) -> None:
-        found = trouble(why, failures, self._pace)
+        found = poll_failure(why, failures, self._pace)
         self._on_failure(found, why)
         if found.kind == "fatal":
             raise why
         if found.kind == "webhook" and self._api:
             with contextlib.suppress(DeliveryError):
                 await self._api.call("deleteWebhook", {"drop_pending_updates": False})
-            found = Trouble("webhook", 0 if failures < 2 else self._pace.after(failures, self._pace.first))
+            found = PollFailure(
+                "webhook", 0 if failures < 2 else self._pace.after(failures, self._pace.first)
+            )
         if found.kind == "broken":
             await self._disconnect()
         await asyncio.sleep(found.seconds)

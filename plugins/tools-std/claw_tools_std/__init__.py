@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
-    from claw_tools_std import files, patch, search, shell, talk
+    from claw_tools_std import conversation, files, patch, search, shell
 
     yield from (files.read, files.write, files.edit, patch.apply_patch, files.ls, search.grep, search.find)
     yield from shell.ShellTools(config.settings.tools).tools()
-    yield from (talk.message, talk.session_status)
+    yield from (conversation.message, conversation.session_status)

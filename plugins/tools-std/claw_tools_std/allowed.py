@@ -3,7 +3,7 @@ the caller
 resolves the paths of programs.
 
 A program on the list may do what it likes with files, but may not start another one
-(:mod:`claw_tools_std.starters`) nor
+(:mod:`claw_tools_std.launchers`) nor
 run program text from the command line. A filter reads its input and writes its output, and opens no file.
 """
 
@@ -16,8 +16,8 @@ from typing import Any
 
 from claw import ToolError
 
+from claw_tools_std.launchers import FRONTS, find_launch, wrapped_command
 from claw_tools_std.readers import READERS
-from claw_tools_std.starters import FRONTS, behind, starts
 
 SCRIPTS = ("python3", "python")
 """Default of ``tools.exec.allow``."""
@@ -115,10 +115,10 @@ def refusal(words: Sequence[str], settings: Any, real: Callable[[str], str]) -> 
         is_filter = word in settings.safe_bins and is_trusted(path, settings)
         return _filter_refusal(words) if is_filter else _not_listed(word, path, settings)
     called = {word.rsplit("/", 1)[-1], path.rsplit("/", 1)[-1]}
-    if called & FRONTS and (inner := behind(words)):
+    if called & FRONTS and (inner := wrapped_command(words)):
         return refusal(inner, settings, real)
-    starters = (word if name in FRONTS else starts(name, words) for name in sorted(called))
-    if found := next(filter(None, starters), ""):
+    launches = (word if name in FRONTS else find_launch(name, words) for name in sorted(called))
+    if found := next(filter(None, launches), ""):
         return ToolError(
             "with {option} {program} would start another program",
             where="tools.exec.allow",
@@ -202,7 +202,7 @@ def _filter_refusal(words: Sequence[str]) -> ToolError | None:
             "as a filter {program} may name no file and take only options that are known to touch none",
             where="tools.exec.safeBins",
             program=words[0],
-            fix="Pipe the text into it; grep takes its pattern behind -e",
+            fix="Pipe the text into it; grep takes its pattern wrapped_command -e",
         )
     return None
 

@@ -35,8 +35,8 @@ from claw import ToolContext, ToolError
 from claw_tool_sdk import split_commands, split_single_command
 
 from claw_tools_std.allowed import INTERPRETERS, is_trusted, refusal
+from claw_tools_std.launchers import FRONTS, wrapped_command
 from claw_tools_std.readers import READERS, check_reader
-from claw_tools_std.starters import FRONTS, behind
 
 _NAMED = re.compile(r"[^\s;|&<>()'\"`]+")  # parts of a shell line that may name a file
 
@@ -101,7 +101,7 @@ def _checked_words(words: Sequence[str], settings: Any, context: ToolContext, fo
 def _with_paths(words: Sequence[str], context: ToolContext) -> tuple[str, ...]:
     """Return the words with paths for the program and for each program that it wraps."""
     program = _resolved(words[0], context)
-    inner = behind(words) if {Path(program).name, Path(program).resolve().name} & FRONTS else ()
+    inner = wrapped_command(words) if {Path(program).name, Path(program).resolve().name} & FRONTS else ()
     between = words[1 : len(words) - len(inner)]
     return (program, *between, *(_with_paths(inner, context) if inner else ()))
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import claw_discord
 from claw_discord.fake import FakeDiscord, ForcedAnswer
-from claw_discord.fake.things import THREAD
+from claw_discord.fake.objects import THREAD
 from integration.channels.stage import Place, Said, Seen
 
 

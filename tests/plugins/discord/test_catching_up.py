@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from claw_discord.channel import DiscordChannel
 from claw_discord.fake import FakeDiscord, ForcedAnswer
-from claw_discord.fake.things import THREAD
+from claw_discord.fake.objects import THREAD
 from claw_discord.inbox import pause_after
-from claw_discord.seen import ReadPositions
+from claw_discord.read_positions import ReadPositions
 from claw_discord.settings import DiscordSettings, may_be_heard_in
 from plugins.discord.living import QUICK, RecordingInbox, channel_of, here, listening, says, until
 

@@ -9,8 +9,8 @@ import pytest
 from claw_discord.channel import DiscordChannel
 from claw_discord.commands import line_of, menu_of, registration
 from claw_discord.fake import FakeDiscord, ForcedAnswer
+from claw_discord.fake.objects import THREAD
 from claw_discord.fake.rest import check_command
-from claw_discord.fake.things import THREAD
 from plugins.discord.living import MENU, RecordingInbox, channel_of, here, listening, until
 
 pytestmark = pytest.mark.xdist_group("discordpy")

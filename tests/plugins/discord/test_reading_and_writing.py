@@ -8,10 +8,10 @@ import claw_discord.client
 import pytest
 from claw import Button, ConfigError, DeliveryError, UsageError
 from claw_discord import outbound
+from claw_discord.chats import DiscordChat, DiscordChats
 from claw_discord.inbound import DiscordBot, id_at, readable, sent_at, to_inbound
-from claw_discord.places import DiscordChat, DiscordChats
+from claw_discord.read_positions import ReadPositions
 from claw_discord.rendering import plain, render
-from claw_discord.seen import ReadPositions
 from claw_testing import bench
 from hypothesis import given, strategies as st
 from plugins.discord.living import says

@@ -9,7 +9,7 @@ from claw import ConfigError, DeliveryError
 from claw_telegram.api import TelegramError
 from claw_telegram.fake import FakeRefusal, FakeTelegram, too_fast
 from claw_telegram.inbound import TelegramBot
-from claw_telegram.poller import Poller, PollTimings, trouble
+from claw_telegram.poller import Poller, PollTimings, poll_failure
 from plugins.telegram.bench import MENU, QUICK, RecordingInbox, channel_at, listening, running, soon
 from plugins.telegram.test_telegram import CHAT, GROUP, HERE, THERE, out
 
@@ -23,22 +23,23 @@ class TestPace:
         assert (PollTimings().poll, PollTimings().grace) == (25, 15)
 
     def test_somebody_else_who_polls_is_given_five_seconds_and_then_more_up_to_a_minute(self) -> None:
-        pauses = [trouble(refused(409), failures, PollTimings()).seconds for failures in range(1, 9)]
+        pauses = [poll_failure(refused(409), failures, PollTimings()).seconds for failures in range(1, 9)]
         most = [5, 10, 20, 40, 60, 60, 60, 60]
         assert all(0.8 * limit <= pause <= limit for pause, limit in zip(pauses, most, strict=True))
 
     def test_after_a_failure_the_pauses_double_up_to_a_minute(self) -> None:
         pauses = [
-            trouble(DeliveryError("broke"), failures, PollTimings()).seconds for failures in (1, 2, 5, 50)
+            poll_failure(DeliveryError("broke"), failures, PollTimings()).seconds
+            for failures in (1, 2, 5, 50)
         ]
         assert all(0.8 * limit <= pause <= limit for pause, limit in zip(pauses, (1, 2, 16, 60), strict=True))
 
     @pytest.mark.parametrize("status", [401, 404])
     def test_a_token_that_nobody_has_is_given_up(self, status: int) -> None:
-        assert trouble(refused(status), 1, PollTimings()).kind == "fatal"
+        assert poll_failure(refused(status), 1, PollTimings()).kind == "fatal"
 
     def test_a_pause_that_telegram_asks_for_is_taken_as_it_is(self) -> None:
-        found = trouble(refused(429, retry_after=7), 9, PollTimings())
+        found = poll_failure(refused(429, retry_after=7), 9, PollTimings())
         assert (found.kind, found.seconds) == ("pressed", 7)
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from claw.config.models import Settings
 from claw.contracts.errors import ToolError
-from claw_tools_std import programs, starters
+from claw_tools_std import launchers, programs
 from claw_tools_std.allowed import refusal
 from claw_tools_std.readers import READERS
 
@@ -116,7 +116,9 @@ def test_a_filter_takes_only_options_that_touch_no_file(command: str, passes: bo
 ])  # fmt: skip
 def test_what_would_start_another_program_is_named(command: str) -> None:
     words = shlex.split(command)
-    assert starters.starts(words[0], words) or (words[0] in starters.FRONTS and not starters.behind(words))
+    assert launchers.find_launch(words[0], words) or (
+        words[0] in launchers.FRONTS and not launchers.wrapped_command(words)
+    )
 
 
 @pytest.mark.parametrize("command", [
@@ -127,7 +129,7 @@ def test_what_would_start_another_program_is_named(command: str) -> None:
 ])  # fmt: skip
 def test_what_starts_nothing_is_let_through(command: str) -> None:
     words = shlex.split(command)
-    assert starters.starts(words[0], words) == ""
+    assert launchers.find_launch(words[0], words) == ""
 
 
 async def test_a_program_in_front_of_another_needs_both_on_the_list(bench) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from claw_discord.fake import things
+from claw_discord.fake import objects
 from claw_discord.fake.gateway import INVALID, RECONNECT, FakeGateway, FakeSession
 from claw_discord.fake.rest import FakeRest, FakeRestCall, ForcedAnswer, RestRefusal
 
@@ -49,10 +49,10 @@ class FakeDiscord:
     def __init__(self, token: str = "token-of-the-fake", *, heartbeat_ms: int = 400) -> None:
         self.token, self.tokens = token, {token}
         self.users = {
-            self.ME: things.user(self.ME, "clawbot", bot=True),
-            self.ALICE: things.user(self.ALICE, "alice"),
+            self.ME: objects.user(self.ME, "clawbot", bot=True),
+            self.ALICE: objects.user(self.ALICE, "alice"),
         }
-        self.channels = {self.CHANNEL: things.channel(self.CHANNEL, "general", self.GUILD)}
+        self.channels = {self.CHANNEL: objects.channel(self.CHANNEL, "general", self.GUILD)}
         self.messages: dict[str, dict[str, Any]] = {}
         self.closed_channels: set[str] = set()
         self.deaf_users: set[str] = set()
@@ -61,7 +61,7 @@ class FakeDiscord:
         self.gateway = FakeGateway(self.tokens, heartbeat_ms, self._greeting)
         self.rest = FakeRest(self)
         self.port = 0
-        self._ids = things.Ids()
+        self._ids = objects.Ids()
         self._files: dict[str, bytes] = {}
         self._runner: web.AppRunner | None = None
 
@@ -149,13 +149,13 @@ class FakeDiscord:
     def person(self, name: str, *, bot: bool = False) -> str:
         """Add a user; return the id."""
         id = self._ids.next()
-        self.users[id] = things.user(id, name, bot=bot)
+        self.users[id] = objects.user(id, name, bot=bot)
         return id
 
-    def place(self, name: str, *, kind: int = things.TEXT, parent: str | None = None) -> str:
+    def place(self, name: str, *, kind: int = objects.TEXT, parent: str | None = None) -> str:
         """Add a channel or thread to the guild; return its id. Clients learn of it at their next identify."""
         id = self._ids.next()
-        self.channels[id] = things.channel(id, name, self.GUILD, kind, parent)
+        self.channels[id] = objects.channel(id, name, self.GUILD, kind, parent)
         return id
 
     def direct_with(self, user: str) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class FakeDiscord:
             if any(recipient["id"] == user for recipient in one.get("recipients", ())):
                 return one
         id = self._ids.next()
-        self.channels[id] = things.direct_channel(id, self.users[user])
+        self.channels[id] = objects.direct_channel(id, self.users[user])
         return self.channels[id]
 
     async def says(
@@ -217,7 +217,7 @@ class FakeDiscord:
         self.interactions[id] = time.monotonic(), token
         if kind == 2:
             self.chosen.add(id)
-        person = {"user": self.users[user], **things.member()}
+        person = {"user": self.users[user], **objects.member()}
         who: dict[str, Any] = {"member": person, "guild_id": self.GUILD} if place.get("guild_id") else {}
         await self.gateway.dispatch("INTERACTION_CREATE", {
             "id": id, "application_id": self.ME, "type": kind, "token": token, "version": 1,
@@ -236,7 +236,7 @@ class FakeDiscord:
             "message_author_id": message["author"]["id"], "type": 0, "burst": False,
         }  # fmt: skip
         if place.get("guild_id"):
-            reaction |= {"guild_id": self.GUILD, "member": {"user": self.users[user], **things.member()}}
+            reaction |= {"guild_id": self.GUILD, "member": {"user": self.users[user], **objects.member()}}
         await self._dispatch("MESSAGE_REACTION_ADD", reaction, place)
 
     # --- stored data, for both halves
@@ -252,7 +252,7 @@ class FakeDiscord:
     def make_message(self, text: str, channel: str, author: str, **more: Any) -> dict[str, Any]:
         """Store a message without a dispatch."""
         place = self.channels[channel]
-        made = things.message(self._ids.next(), place, self.users[author], text, self.users, **more)
+        made = objects.message(self._ids.next(), place, self.users[author], text, self.users, **more)
         self.messages[made["id"]] = made
         place["last_message_id"] = made["id"]
         return made
@@ -276,12 +276,12 @@ class FakeDiscord:
     async def tell(self, event: str, message: Mapping[str, Any]) -> None:
         """Dispatch a message event to clients."""
         place = self.channels[message["channel_id"]]
-        await self._dispatch(event, things.as_dispatch(self.visible(message), place), place)
+        await self._dispatch(event, objects.as_dispatch(self.visible(message), place), place)
 
     async def change(self, id: str, **fields: Any) -> dict[str, Any]:
         """Change fields of a message and dispatch the update."""
         message = self.messages[id]
-        message |= {**fields, "edited_timestamp": things.stamp()}
+        message |= {**fields, "edited_timestamp": objects.stamp()}
         await self.tell("MESSAGE_UPDATE", message)
         return message
 
@@ -294,7 +294,7 @@ class FakeDiscord:
 
     async def open_thread(self, parent: str, starter: str, name: str) -> dict[str, Any]:
         """Open a thread under a message; it gets the message's id."""
-        made = things.channel(starter, name, self.GUILD, things.THREAD, parent)
+        made = objects.channel(starter, name, self.GUILD, objects.THREAD, parent)
         self.channels[starter] = made
         await self._dispatch("THREAD_CREATE", made | {"newly_created": True}, made)
         return made
@@ -302,10 +302,10 @@ class FakeDiscord:
     def visible(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Return a message as the bot may see it: without the intent, the text only where it is meant for the bot."""
         shown = {key: value for key, value in message.items() if not key.startswith("_")}
-        direct = self.channels[message["channel_id"]]["type"] == things.DIRECT
+        direct = self.channels[message["channel_id"]]["type"] == objects.DIRECT
         named = self.ME in [one["id"] for one in message["mentions"]] or message["author"]["id"] == self.ME
         allowed = self.gateway.intents & _MESSAGE_CONTENT or direct or named
-        return shown if allowed else things.without_text(shown)
+        return shown if allowed else objects.without_text(shown)
 
     # --- faults
 
@@ -340,7 +340,7 @@ class FakeDiscord:
             for one in self.channels.values()
             if one.get("guild_id") and one["id"] not in self.closed_channels
         ]
-        return [("READY", ready), ("GUILD_CREATE", things.guild(self.GUILD, "G", self.me, ours))]
+        return [("READY", ready), ("GUILD_CREATE", objects.guild(self.GUILD, "G", self.me, ours))]
 
     async def _file(self, request: web.Request) -> web.Response:
         forced = self.rest.forced("GET", request.path)

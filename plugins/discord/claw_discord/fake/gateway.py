@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from claw_discord.fake.things import stamp
+from claw_discord.fake.objects import stamp
 
 HEARTBEAT, IDENTIFY, RESUME, RECONNECT, INVALID, HELLO, ACK = 1, 2, 6, 7, 9, 10, 11
 KNOWN_INTENTS = (1 << 26) - 1

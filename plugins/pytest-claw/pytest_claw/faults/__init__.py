@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from pytest_claw.faults import connection, saying, stream
+from pytest_claw.faults import connection, content, stream
 from pytest_claw.faults.record import ANSWER, CALLS, FAULTS, KEY, TEXT, UNREADABLE, WireFault
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "WireFault",
     "at",
     "connection",
-    "saying",
+    "content",
     "stream",
 ]
 

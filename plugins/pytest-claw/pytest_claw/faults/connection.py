@@ -2,7 +2,7 @@
 
 from claw_testing import ServiceConnection, ServiceReply
 
-from pytest_claw.faults.making import TICKS, chunked, for_ever, half, long, middle, twisted, wordless
+from pytest_claw.faults.building_blocks import TICKS, chunked, for_ever, half, long, middle, twisted, wordless
 from pytest_claw.faults.record import KEY, add, fault
 
 # --- the connection, and the head of the response

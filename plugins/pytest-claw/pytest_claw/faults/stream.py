@@ -4,7 +4,7 @@ import json
 
 from claw_testing import ServiceConnection, ServiceReply
 
-from pytest_claw.faults.making import BIG, gzipped, half, middle
+from pytest_claw.faults.building_blocks import BIG, gzipped, half, middle
 from pytest_claw.faults.record import ANSWER, KEY, add, fault
 
 # --- lines and events

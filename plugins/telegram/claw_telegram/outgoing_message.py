@@ -83,7 +83,7 @@ class OutgoingMessage:
         return {"caption": render(self.text), "parse_mode": "HTML"} if self.html else {"caption": self.text}
 
 
-def saying(outbound: Outbound, *, preview: bool = True) -> OutgoingMessage:
+def compose(outbound: Outbound, *, preview: bool = True) -> OutgoingMessage:
     """Build the message for an outbound reply, without its files."""
     address = outbound.address
     reply_to = outbound.reply_to if _MESSAGE_ID.fullmatch(outbound.reply_to or "") else None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from claw import Assistant, Finished, Provider, ProviderError, Request, TextDelta
 
-from pytest_claw.provider_promises import asks
+from pytest_claw.provider_base import asks
 from pytest_claw.relay import LiveService, Relay
 
 _SHORT = 12

@@ -1,8 +1,7 @@
-"""Programs that can start other programs, and the arguments by which they do: a program on the allow list may
-not. Pure.
+"""Programs that can start other programs, and the arguments by which they do: a program on the allow list may not.
+Pure.
 
-Facts from the manuals of GNU coreutils 9, findutils 4, tar 1.34, git 2.39, rsync 3.2, zip 3.0, OpenSSH 9,
-ripgrep 13.
+Facts from the manuals of GNU coreutils 9, findutils 4, tar 1.34, git 2.39, rsync 3.2, zip 3.0, OpenSSH 9, ripgrep 13.
 GNU programs accept any unambiguous prefix of a long option, so any prefix counts here.
 """
 
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FRONTS = frozenset({"env", "nice", "nohup", "setsid", "timeout"})
-"""Programs that run the rest of their words: :func:`behind` returns these words."""
+"""Programs that run the rest of their words as a command: :func:`wrapped_command` returns it."""
 
 _RUN_ANYTHING = frozenset({
     "ash", "at", "awk", "batch", "busybox", "chroot", "chrt", "crontab", "doas", "ed", "emacs", "entr", "ex", "expect",
@@ -24,7 +23,7 @@ _RUN_ANYTHING = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """The options by which a program starts another one.
+    """The options by which a program find_launch another one.
 
     :param long: long options, whole; any prefix of one counts.
     :param short: letters of short options, alone or in a cluster.
@@ -90,18 +89,17 @@ _GIT_SHORT = {"clone": "cu", "rebase": "xi", "grep": "O"}
 _GIT_WORDS = {"bisect": {"run", "visualize", "view"}, "submodule": {"foreach", "update", "add"}}
 
 
-def behind(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the words that a program of :data:`FRONTS` starts; empty when they are not clear."""
+def wrapped_command(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the command that a program of :data:`FRONTS` runs; empty when it is not clear."""
     rest = tuple(words[1:])
     if words[0].rsplit("/", 1)[-1] == "timeout":
         rest = rest[1:] if rest and re.fullmatch(r"[0-9.]+[smhd]?", rest[0]) else ()
     return () if not rest or rest[0].startswith("-") or "=" in rest[0] else rest
 
 
-def starts(program: str, words: Sequence[str]) -> str:
-    """Return the word by which ``program`` (a bare name) would start another one; its own name when any
-    word may; or ''.
-    """
+def find_launch(program: str, words: Sequence[str]) -> str:
+    """Return the word by which ``program`` (a bare name) would start another one; its own name when any word may;
+    empty when none does."""
     name = _SAME.get(program, program)
     if name in _RUN_ANYTHING:
         return program

@@ -8,8 +8,8 @@ fetched. The host drops duplicates.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from claw_discord.chats import DiscordChat
 from claw_discord.inbound import id_at
-from claw_discord.places import DiscordChat
 
 _CHATS = 1000
 _MARGIN_SECONDS = 120.0  # for clock skew, and a dead connection not noticed at once

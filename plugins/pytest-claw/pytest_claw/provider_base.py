@@ -14,7 +14,7 @@ from pytest_claw.faults import KEY
 from pytest_claw.relay import LiveService
 
 
-class ProviderPromises:
+class ProviderSuiteBase:
     """The settings of both suites for providers.
 
     :cvar plugin: the module (or object) with ``register_providers``.

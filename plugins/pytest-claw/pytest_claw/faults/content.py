@@ -7,7 +7,7 @@ from typing import Any
 
 from claw_testing import ServiceConnection, ServiceReply
 
-from pytest_claw.faults.making import BIG, TICKS, for_ever, gzipped, twisted
+from pytest_claw.faults.building_blocks import BIG, TICKS, for_ever, gzipped, twisted
 from pytest_claw.faults.record import ANSWER, CALLS, KEY, TEXT, UNREADABLE, Data, add, fault
 
 # --- content

@@ -10,7 +10,7 @@ import pytest
 from pytest_claw.channel_trial import ChannelTrial
 
 
-class ChannelPromises:
+class ChannelSuiteBase:
     """The settings of a suite; see :class:`pytest_claw.ChannelSuite`."""
 
     limit_seconds = 10.0

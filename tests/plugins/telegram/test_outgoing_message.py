@@ -7,7 +7,7 @@ import pytest
 from claw import Attachment, Button, DeliveryError, Inbound, Sender
 from claw_telegram.api import BotApi, TelegramError
 from claw_telegram.fake import FakeRefusal, FakeTelegram
-from claw_telegram.saying import keyboard, media_method, saying
+from claw_telegram.outgoing_message import compose, keyboard, media_method
 from claw_telegram.split import LIMIT
 from plugins.telegram.bench import TOKEN, channel_at, soon
 from plugins.telegram.test_telegram import CHAT, GROUP, HERE, out
@@ -30,7 +30,7 @@ def test_short_labels_are_beside_each_other_and_long_ones_below() -> None:
 
 def test_what_is_counted_is_what_is_seen_in_utf16_units() -> None:
     fits, over = "**" + "🦀" * 512 + "**", "**" + "🦀" * 512 + "x**"
-    assert saying(out(fits)).caption and saying(out(over)).caption == {}
+    assert compose(out(fits)).caption and compose(out(over)).caption == {}
     assert LIMIT == 4096
 
 
