@@ -315,7 +315,7 @@ def test_the_bash_script_completes_in_a_real_bash(claw: Claw) -> None:
     assert done.stdout.strip() == "validate"
 
 
-def test_an_unknown_shell_is_told_which_there_are(claw: Claw) -> None:
+def test_an_unknown_shell_reads_which_there_are(claw: Claw) -> None:
     done = claw("completion", "tcsh")
     assert done.returncode == 2
     assert "bash, zsh, fish" in done.stderr

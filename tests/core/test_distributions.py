@@ -34,7 +34,7 @@ def _requirements(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", sorted(PROJECTS))
-def test_all_distributions_of_ours_are_one_release_train(name: str) -> None:
+def test_all_first_party_distributions_are_one_release_train(name: str) -> None:
     project = PROJECTS[name][1]["project"]
     assert project.get("version", claw.__version__) == claw.__version__
     ours = {one: range for one, range in _requirements(name).items() if one in PROJECTS}
@@ -65,7 +65,7 @@ def test_nothing_in_the_extra_standard_belongs_to_one_vendor() -> None:
         assert all(provider.get("fallback") for provider in manifest.get("providers", ()))
 
 
-def test_core_depends_on_no_other_distribution_of_ours() -> None:
+def test_core_depends_on_no_other_first_party_distribution() -> None:
     dependencies = PROJECTS["claw-core"][1]["project"]["dependencies"]
     assert [line for line in dependencies if line.split()[0] in PROJECTS] == []
 
@@ -112,7 +112,7 @@ def test_no_hint_and_no_page_names_a_package_that_is_not_ours() -> None:
 
 @pytest.mark.index
 @pytest.mark.parametrize("name", sorted(PROJECTS))
-def test_a_name_of_ours_is_ours_or_nobodys_on_the_index(name: str, tmp_path: Path) -> None:
+def test_a_first_party_name_is_ours_or_free_on_the_index(name: str, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pip", "download", "--no-deps", "-q", "-d", str(tmp_path), name]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -132,7 +132,7 @@ def test_make_folder_says_what_is_in_the_way(tmp_path):
     assert str(tmp_path / "a") in error.value.where
 
 
-def test_set_aside_keeps_the_file_under_a_dated_name_and_never_covers_another(tmp_path):
+def test_rename_damaged_keeps_the_file_under_a_dated_name_and_never_covers_another(tmp_path):
     file = tmp_path / "s.jsonl"
     places = []
     for content in ("first", "second"):
@@ -251,7 +251,7 @@ def test_two_processes_may_have_the_state_open(tmp_path):
     theirs.close()
 
 
-def test_a_state_that_is_no_database_is_set_aside_and_a_new_one_begins(tmp_path):
+def test_a_state_that_is_no_database_is_renamed_and_a_new_one_begins(tmp_path):
     path = tmp_path / "state.db"
     path.write_bytes(b"this is a text file, not a database; " * 40)
     database = Database(path, NOON)

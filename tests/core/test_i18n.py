@@ -87,7 +87,7 @@ def summaries() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(("package", "texts"), summaries().items())
-def test_every_command_of_ours_has_a_summary_in_both_languages(package: str, texts: list[str]) -> None:
+def test_every_first_party_command_has_a_summary_in_both_languages(package: str, texts: list[str]) -> None:
     chinese = i18n.translations("zh", package) | CHINESE
     assert [text for text in texts if not text or text not in chinese] == []
 

@@ -184,7 +184,7 @@ def test_another_api_version_is_incompatible():
     assert state(plugin(api=">=2,<3", tools=[{"name": "x"}]), {})[0] == "incompatible"
 
 
-def test_a_plugin_that_needs_another_one_is_set_aside_when_that_is_missing():
+def test_a_plugin_that_needs_another_one_is_quarantined_when_that_is_missing():
     needy = plugin("needy", requires=["acme"], tools=[{"name": "n"}])
 
     [alone] = decide_states([needy], outline_config({}), ())

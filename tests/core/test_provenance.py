@@ -40,7 +40,7 @@ def test_a_mark_is_read_by_people():
     assert keep_marks("", "- a\n", GROUP) == f"<!-- from: {GROUP} -->\n- a\n"
 
 
-def test_only_what_an_owner_said_with_nothing_else_read_is_nobody_elses():
+def test_only_what_an_owner_said_with_nothing_else_read_is_trusted():
     assert not is_foreign(OWNER) and not is_foreign("")
     assert is_foreign(GROUP) and is_foreign(WEB)
 

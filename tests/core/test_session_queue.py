@@ -1,4 +1,4 @@
-"""Lanes: one turn at a time in a session, in order; a later text may steer."""
+"""Session queues: one turn at a time in a session, in order; a later text may steer."""
 
 import asyncio
 
@@ -59,7 +59,7 @@ async def test_what_a_turn_never_looked_at_can_still_be_taken_after_it():
     assert steering.take() == ["unseen"]
 
 
-async def test_a_turn_that_fails_or_is_cancelled_lets_the_next_one_run_and_leaves_no_lane():
+async def test_a_turn_that_fails_or_is_cancelled_lets_the_next_one_run_and_leaves_no_queue():
     session_queues = SessionQueues()
     with pytest.raises(RuntimeError):
         async with session_queues.turn("s"):

@@ -347,7 +347,7 @@ async def test_a_lost_first_line_costs_nothing_of_what_was_said(harness, first):
 @pytest.mark.parametrize(
     "foreign", [b"a letter\n", b'{"a": 1}\n{"type": "odd", "id": "x"}\n', b"\x89PNG\r\n\x1a\n"]
 )
-async def test_a_file_that_is_no_conversation_is_set_aside_and_a_fresh_session_begins(harness, foreign):
+async def test_a_file_that_is_no_conversation_is_renamed_and_a_fresh_session_begins(harness, foreign):
     sessions = harness()
     path = place(sessions, foreign)
 

@@ -43,7 +43,7 @@ def test_a_storm_costs_few_requests_and_whoever_waits_is_answered(kind: str, ful
 
 
 @pytest.mark.parametrize("kind", ["429", "529", "503"])
-def test_who_may_not_wait_so_long_is_told_why_there_is_no_answer(kind: str, full: bool) -> None:
+def test_a_turn_whose_wait_is_limited_ends_with_the_reason(kind: str, full: bool) -> None:
     for storm in storm_cases(kind, 120.0, full):
         result = run_storm(storm)
         requests, ideal = count_requests(result, storm)

@@ -57,7 +57,9 @@ def project(kind: str, written: Callable[[str], Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(written(kind), tmp_path / "new"))
 
 
-def test_a_new_plugin_depends_on_each_library_of_ours_that_it_imports(project: Path, package: Path) -> None:
+def test_a_new_plugin_depends_on_each_first_party_library_that_it_imports(
+    project: Path, package: Path
+) -> None:
     code = "\n".join(path.read_text() for path in package.glob("*.py"))
     imported = {name.replace("_", "-") for name in re.findall(r"^from (claw_\w+_sdk) import", code, re.M)}
     declared = tomllib.loads((project / "pyproject.toml").read_text())["project"]["dependencies"]

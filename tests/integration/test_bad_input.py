@@ -396,14 +396,14 @@ class TestPast:
         assert said.code == 0 and "1 damaged line" in said.line and ".bak." in said.line
         assert machine.session.read_bytes().startswith(past)
 
-    def test_a_file_of_another_kind_is_set_aside_and_reported(self, machine: Machine, past: bytes) -> None:
+    def test_a_file_of_another_kind_is_renamed_and_reported(self, machine: Machine, past: bytes) -> None:
         machine.session.write_bytes(b"not a session\n")
         said = machine.claw("chat", "hello")
         assert said.code == 0 and "was moved to" in said.line
         [aside] = machine.home.glob("agents/*/sessions/*.bad.*")
         assert aside.read_bytes() == b"not a session\n"
 
-    def test_a_state_that_is_no_database_is_set_aside_and_the_session_found_again(
+    def test_a_state_that_is_no_database_is_renamed_and_the_session_found_again(
         self, machine: Machine, past: bytes
     ) -> None:
         for file in machine.home.glob("state.db*"):

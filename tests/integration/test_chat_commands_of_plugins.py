@@ -209,7 +209,7 @@ async def test_who_may_use_it_is_held_by_core(traits: Any, line: str, refused: s
 
 
 @pytest.mark.parametrize("wrong", ["Mood", "my mood", "/mood", "", "m" * 33, "7up"])
-async def test_a_name_that_nobody_could_type_sets_its_plugin_aside(wrong: str) -> None:
+async def test_a_name_that_nobody_could_type_quarantines_its_plugin(wrong: str) -> None:
     async with Harness(FakeProvider(), plugins={"acme": Commands(command(_mood, wrong))}) as harness:
         assert harness.app
         assert any("acme" in line and "named" in line for line in harness.log_lines)

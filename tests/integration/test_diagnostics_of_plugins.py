@@ -139,7 +139,7 @@ def test_for_a_channel_only_the_checks_of_channels_are_asked(tmp_path):
     assert findings(a_machine(tmp_path, config=config), "telegram")[1] == []
 
 
-def test_a_check_of_channels_is_told_which_channel_is_meant(tmp_path):
+def test_a_check_of_channels_gets_the_name_of_the_channel(tmp_path):
     check = "def check(self, context): return [Finding('lamp', 'seen', context.channel)]"
     machine = a_machine(tmp_path, check, "subject = 'channels'", "channels: {telegram: {enabled: false}}\n")
     assert [one["problem"] for one in findings(machine, "telegram")[1]] == ["telegram"]

@@ -442,7 +442,7 @@ def test_what_a_provider_says_of_its_model_is_received_when_it_is_asked(machine)
     assert [one["kind"] for one in asked if one["about"] == "local/x"] == ["tools", "model"]
 
 
-def test_a_plugin_set_aside_is_found_without_being_imported(tmp_path):
+def test_a_quarantined_plugin_is_found_without_being_imported(tmp_path):
     machine = a_machine(tmp_path, "open(__file__ + '.ran', 'w')", {"api": ">=2,<3"})
 
     code, found = run_doctor(machine)

@@ -70,7 +70,7 @@ async def test_half_an_answer_is_kept_as_broken_off_and_the_next_model_answers()
         assert notices == ["fake/m1 failed: the connection broke. Switched to spare/m2."]
 
 
-async def test_the_person_is_told_once_in_a_turn_of_many_calls():
+async def test_one_notice_is_shown_in_a_turn_of_many_calls():
     model = FakeProvider(*[BUSY] * 5)
     other = fallback(calls("look"), calls("look"), says("done"))
     async with Harness(model, fallbacks=[other], tools=[FakeTool("look")], config=FALLBACK) as harness:
@@ -83,7 +83,7 @@ async def test_the_person_is_told_once_in_a_turn_of_many_calls():
 GONE = ProviderError("no such model", reason="model_not_found")
 
 
-async def test_the_person_is_told_once_while_it_lasts_and_again_when_it_comes_back():
+async def test_one_notice_is_shown_while_it_lasts_and_another_when_it_comes_back():
     model = FakeProvider(GONE, GONE, GONE, says("back"), GONE)
     other = fallback(*[says("instead")] * 4)
     notified: list[int] = []

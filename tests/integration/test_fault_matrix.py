@@ -259,7 +259,7 @@ def test_each_cell_is_run_or_says_why_it_cannot_be() -> None:
 
 
 @run_cells(QUARANTINED)
-def test_it_is_set_aside_with_stage_cause_and_fix_and_everybody_else_works(stage, kind, cell, tmp_path):
+def test_it_is_quarantined_with_stage_cause_and_fix_and_the_others_work(stage, kind, cell, tmp_path):
     plan = plan_of(tmp_path, stage, kind, cell)
 
     lived = live(plan)

@@ -196,7 +196,7 @@ def test_what_a_library_says_wrongly_is_written_all_the_same(tmp_path):
     assert len(lines(tmp_path)) == 2
 
 
-def test_nobodys_text_moves_the_cursor_or_passes_for_a_line_of_ours():
+def test_no_foreign_text_moves_the_cursor_or_imitates_a_log_line():
     shown = format_line(
         {
             "time": "2026-03-01T12:00:00Z",

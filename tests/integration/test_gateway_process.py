@@ -159,7 +159,7 @@ def test_one_that_cannot_start_in_the_background_says_why_and_leaves_with_its_co
     assert "config.yaml" in home.claw("gateway", "status").out
 
 
-def test_where_the_last_words_cannot_be_kept_the_disk_is_named_and_no_fault_of_ours(home):  # noqa: F811
+def test_where_the_last_words_cannot_be_kept_the_disk_is_named_and_no_internal_error(home):  # noqa: F811
     logs = home.home / "logs"
     logs.mkdir()
     logs.chmod(0o500)
@@ -261,7 +261,7 @@ def test_stop_now_kills(home):  # noqa: F811
     assert (said.code, running.process.returncode) == (0, -signal.SIGKILL)
 
 
-def test_after_three_deaths_in_ten_minutes_it_starts_without_the_plugins_of_others(home):  # noqa: F811
+def test_after_three_crashes_in_ten_minutes_it_starts_without_the_plugins_of_others(home):  # noqa: F811
     home.with_channel()
     for state in (READY, BROKEN, READY):
         board = StatusRow(home.home)
@@ -318,7 +318,7 @@ def test_a_folder_or_file_in_the_way_is_explained_or_done_without(home, name):  
     assert name == "logs" or str(home.home / name) in err
 
 
-def test_deaths_count_for_ten_minutes_and_until_the_gateway_came_to_its_own_end():
+def test_crashes_count_for_ten_minutes_and_until_the_gateway_came_to_its_own_end():
     def run(state, age):
         return GatewayRun(7, "here", state, 0.0, 10_000.0 - age)
 
@@ -431,7 +431,7 @@ def test_of_several_that_start_at_once_one_wins_and_the_others_name_it(tmp_path,
         assert {line for line in said if not line.startswith("won")} == {f"lost to {winner}"}
 
 
-def test_looking_who_runs_is_in_nobodys_way(tmp_path):
+def test_reading_the_status_takes_no_lock(tmp_path):
     lock = take_gateway_lock(tmp_path)
     assert gateway_pid(tmp_path) == os.getpid()
     lock.close()

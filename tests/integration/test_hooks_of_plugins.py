@@ -1,4 +1,4 @@
-"""A plugin may specify hooks of its own: every loaded plugin is asked, one that fails is set aside, the others go on."""
+"""A plugin may specify its own hooks: every loaded plugin is asked, one that fails is quarantined, the others go on."""
 
 import pytest
 from claw import hookimpl, hookspec
@@ -78,7 +78,7 @@ async def test_it_may_answer_its_own_hook_as_well():
 
 
 @pytest.mark.parametrize(("bad", "why"), [(Failing(), "no doors today"), (Greedy(), "everything")])
-async def test_one_that_fails_is_set_aside_with_its_name_and_the_answers_of_the_others_remain(bad, why):
+async def test_one_that_fails_is_quarantined_with_its_name_and_the_answers_of_the_others_remain(bad, why):
     asking = Asking()
     async with harness_of(asking=asking, bad=bad, good=Answering("front")) as harness:
         assert harness.app

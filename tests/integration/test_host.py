@@ -82,7 +82,7 @@ def register_tools(config):
         ("from claw import hookimpl\n@hookimpl\ndef register_tools(config, no): return []", "register", "no"),
     ],
 )
-async def test_a_broken_plugin_is_set_aside_with_its_name_and_the_others_work(
+async def test_a_broken_plugin_is_quarantined_with_its_name_and_the_others_work(
     site, tmp_path, code, stage, says_why
 ):
     app, log_lines = app_of(tmp_path, install(site, "bad", code), install(site, "good", GOOD))

@@ -301,7 +301,7 @@ def test_a_plugin_of_which_nothing_would_be_used_says_so_when_it_is_installed_an
 # --- lock and verify
 
 
-def test_one_changed_byte_is_found_set_aside_at_start_and_restored(person: Person) -> None:
+def test_one_changed_byte_is_found_its_plugin_quarantined_and_then_restored(person: Person) -> None:
     person.does("install", "claw-plugin-acme", "--yes")
     person.does("lock")
     assert person.plugins()["acme"]["state"] == "loaded"
@@ -644,12 +644,12 @@ def test_what_pip_says_at_its_end_becomes_one_sentence(output_lines: list[str], 
     ("text", "name"),
     [("claw-x", "claw-x"), ("Claw_X==1.0", "claw-x"), ("x[extra]>=1", "x"), ("git+https://h/x", "")],
 )
-def test_a_wish_is_known_by_its_name_when_it_has_one(text: str, name: str) -> None:
+def test_a_requirement_is_known_by_its_name_when_it_has_one(text: str, name: str) -> None:
     assert parse_requirement(text).name == name
 
 
 @pytest.mark.parametrize("text", ["", "!", "./not-there", "x/y.whl"])
-def test_a_wish_that_names_nothing_is_refused(text: str) -> None:
+def test_a_requirement_that_names_nothing_is_refused(text: str) -> None:
     with pytest.raises(ClawError):
         parse_requirement(text)
 

@@ -1,4 +1,4 @@
-"""The message tool in whole turns: in this chat and those that the settings name, through the ledger, never twice."""
+"""The message tool in whole turns: in this chat and those that the settings name, through the journal, never twice."""
 
 import asyncio
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""The whole story of a plugin, in a fresh venv: written, built, installed, let in, called, switched off and on, set aside
+"""The whole story of a plugin, in a fresh venv: written, built, installed, let in, called, switched off and on, quarantined
 by the next core, and updated. No network but the package index; the model of the turns is on loopback."""
 
 import asyncio

@@ -100,7 +100,7 @@ async def test_an_owner_is_shown_the_difference_and_what_they_allow_is_written_t
         assert not result(harness).is_error and "an owner approved the change" in text_of(harness)
 
 
-async def test_what_an_owner_denies_is_not_written_and_the_agent_is_told():
+async def test_what_an_owner_denies_is_not_written_and_the_agent_reads_that():
     async with harness_of(WRITES, says("sorry")) as harness:
         Owner(harness, "deny")
         await harness.send("be thorough")

@@ -1,4 +1,4 @@
-"""Channels served by the real program: in through the ledger, a turn, and out again; also across restarts."""
+"""Channels served by the real program: in through the journal, a turn, and out again; also across restarts."""
 
 import asyncio
 import contextlib
@@ -603,7 +603,7 @@ class Broken(FakeChannel):
     ],
     ids=["what may pass is tried again", "what only a person can mend is not"],
 )
-async def test_a_channel_that_cannot_listen_is_set_aside_and_reported(tmp_path, why, tries, notice):
+async def test_a_channel_that_cannot_listen_is_quarantined_and_reported(tmp_path, why, tries, notice):
     broken, other = Broken(why), FakeChannel(account="work")
     harness = Harness(
         FakeProvider(says("still here")),
@@ -625,7 +625,7 @@ async def test_a_channel_that_cannot_listen_is_set_aside_and_reported(tmp_path, 
             assert any(line.endswith("Take another one") for line in harness.log_lines)
 
 
-async def test_a_fault_of_ours_ends_the_turn_with_a_notice_too(tmp_path):
+async def test_an_internal_error_ends_the_turn_with_a_notice_too(tmp_path):
     class Odd(FakeProvider):
         async def stream(self, request):
             self.requests.append(request)

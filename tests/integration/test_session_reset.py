@@ -125,7 +125,7 @@ async def test_a_conversation_in_which_nothing_was_said_since_is_not_saved_again
     assert len(harness.model.saved) == requests == 4  # two savings, of two steps each
 
 
-async def test_the_saving_is_told_what_it_saved_of_this_conversation_earlier_that_day(watch):
+async def test_the_memory_flush_reads_what_it_saved_of_this_conversation_earlier_that_day(watch):
     config = {**DAILY, "session": {"idleMinutes": 60}}
     model = Talker()
     async with Harness(
@@ -252,7 +252,7 @@ async def test_stop_ends_a_shortening(chat):
     assert not any("compacted" in outbound.text for outbound in chat.sent)
 
 
-async def test_a_second_shortening_is_told_that_one_is_at_work(chat):
+async def test_a_second_compaction_is_refused_while_one_runs(chat):
     chat.says("/compact", "boss")
     await until(lambda: chat.model.summaries)
 

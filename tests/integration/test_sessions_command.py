@@ -149,7 +149,7 @@ def test_a_list_in_a_pipe_is_plain_and_a_home_without_conversations_says_so(home
     assert head.split("  ")[0] == "conversation" and line.split()[:3] == [MAIN, "1", "2"]
 
 
-def test_a_list_leaves_out_what_says_nothing_and_names_what_was_set_aside_in_short(home: Path) -> None:
+def test_a_list_leaves_out_what_says_nothing_and_names_archived_files_in_short(home: Path) -> None:
     wrote(home, MAIN, said("hello"))
     assert "channel" not in claw("list").stdout
     wrote(home, "agent:coder:telegram:direct:7", said("hello"))
@@ -173,9 +173,7 @@ def test_what_a_repair_keeps_is_no_damage_any_more(home: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["reset", "delete"])
-def test_who_asks_for_a_conversation_that_was_set_aside_is_told_how_to_read_it(
-    home: Path, command: str
-) -> None:
+def test_an_archived_conversation_is_refused_with_the_command_that_reads_it(home: Path, command: str) -> None:
     wrote(home, MAIN, said("hello"))
     wrote(home, "agent:default:other", said("there"))
     claw(command, MAIN)
@@ -534,7 +532,7 @@ def test_a_gateway_that_has_the_conversation_in_memory_sees_that_it_started_over
     assert (len(before), len(after)) == (1, 0)
 
 
-def test_what_was_set_aside_is_read_but_not_touched_again(home: Path) -> None:
+def test_an_archived_file_is_read_but_not_changed_again(home: Path) -> None:
     wrote(home, MAIN, said("hello"))
     name = Path(document_of("delete", "main")["file"]).name
     for command in ("reset", "delete", "repair"):

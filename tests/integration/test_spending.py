@@ -225,7 +225,7 @@ async def test_under_a_cap_an_answer_has_a_longest_length() -> None:
     assert model.requests[0].request.max_tokens == 8192
 
 
-async def test_what_is_set_aside_is_the_longest_answer_to_the_request_as_it_is_sent() -> None:
+async def test_what_is_reserved_is_the_longest_answer_to_the_request_as_it_is_sent() -> None:
     class Thoughtful(FakeProvider):
         def answer_tokens(self, request: Request) -> int | None:
             """It thinks ten thousand tokens besides what it is asked for."""

@@ -38,7 +38,7 @@ async def test_a_tool_is_called_and_its_result_reaches_the_model():
         assert model.requests[1].tool_results[0].text == "fine"
 
 
-async def test_a_denied_tool_is_refused_and_the_model_is_told_which_key_decided():
+async def test_a_denied_tool_is_refused_and_the_model_reads_which_key_decided():
     danger = FakeTool("wipe")
     model = FakeProvider(calls("wipe"), says("I may not do that."))
     async with Harness(model, tools=[danger], config={"tools": {"deny": ["wipe"]}}) as harness:
@@ -125,7 +125,7 @@ async def test_a_turn_is_in_the_journal_while_it_runs_and_a_redelivery_is_not_an
         assert (first.text, again) == ("done", None)
 
 
-async def test_a_past_that_does_not_fit_is_shown_from_its_newest_turn_and_the_person_is_told():
+async def test_a_past_that_does_not_fit_is_shown_from_its_newest_turn_and_a_notice_is_shown():
     model = FakeProvider(*[says("x" * 3000) for _ in range(4)], context_tokens=2500)
     config = {"agents": {"defaults": {"compaction": {"enabled": False}}}}
     async with Harness(model, config=config) as harness:

@@ -55,7 +55,7 @@ def words_of(model, request):
     return str(model.requests[request].request.messages)
 
 
-async def test_nobody_elses_words_steer_a_turn_that_has_an_owners_tools(tmp_path):
+async def test_words_of_another_person_do_not_steer_a_turn_that_has_an_owners_tools(tmp_path):
     work, secret = Work(), FakeTool("secret", owner_only=True)
     model = FakeProvider(calls("work"), says("done"), says("I may not"))
     channel = FakeChannel()

@@ -141,7 +141,7 @@ def test_it_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
         i18n.use_language("en")
 
 
-async def test_a_chat_is_told_what_it_cost_and_how_full_it_is() -> None:
+async def test_a_chat_is_shown_what_it_cost_and_how_full_it_is() -> None:
     from claw.agent.chat_commands import run_chat_command as chat
 
     price = {"fake": {"models": {"m1": {"price": {"input": 10, "output": 100}}}}}

@@ -33,7 +33,7 @@ async def test_the_others_of_its_plugin_are_there_and_the_key_is_reported(sectio
 
 
 @pytest.mark.parametrize(("section", "key"), WRONG)
-async def test_who_asks_for_it_is_told_the_key_and_not_that_nobody_is_there(section, key):
+async def test_the_error_names_the_key_and_does_not_say_that_nobody_is_there(section, key):
     config = {"providers": {"ollama": section}, "agents": {"defaults": {"model": "ollama/llama3"}}}
     async with Harness(FakeProvider(), config=config, plugins={"openai": claw_openai}) as harness:
         with pytest.raises(ConfigError) as wrong:

@@ -165,7 +165,7 @@ async def test_two_accounts_of_one_channel_are_served_apart(stage, tmp_path):
 
 
 @every_platform
-async def test_an_account_with_bad_credentials_is_set_aside_and_the_other_one_goes_on(stage, tmp_path):
+async def test_an_account_with_bad_credentials_is_quarantined_and_the_other_one_goes_on(stage, tmp_path):
     work = await stage.another()
     tree = config(stage, {"accounts": {"work": {**work.section, **stage.wrong}}})
     model, place = FakeProvider(says("before"), says("after")), stage.direct(stage.ann)

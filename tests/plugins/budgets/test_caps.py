@@ -217,7 +217,7 @@ class Moves:
 
 
 @given(Moves.steps, st.integers(1, 200), st.integers(1, 200))
-def test_what_is_spent_and_set_aside_never_passes_a_cap(
+def test_what_is_spent_and_reserved_never_passes_a_cap(
     steps: list[tuple[str, int, int]], nanos: int, tokens: int
 ) -> None:
     cap, spent, held = SpendingCap("c", nanos, tokens), Amount(), list[Amount]()
@@ -261,7 +261,7 @@ def test_two_processes_of_one_home_keep_a_cap_together(
         database.close()
 
 
-def test_what_a_dead_process_had_set_aside_stays_counted(tmp_path: Path) -> None:
+def test_what_a_dead_process_had_reserved_stays_counted(tmp_path: Path) -> None:
     first, cap = Database(tmp_path / "state.db"), SpendingCap("c", tokens=100)
     UsageLedger(first).reserve([cap], BILL, "fake/m1", Usage(input=60), None)
     first.close()

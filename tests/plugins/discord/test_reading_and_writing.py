@@ -51,7 +51,7 @@ class TestReading:
         "event", ["MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_REACTION_ADD", "INTERACTION_CREATE"]
     )
     @pytest.mark.parametrize("data", [None, [], "x", {}, {"author": None}])
-    def test_what_has_no_shape_is_nobodys_message(self, event: str, data: Any) -> None:
+    def test_data_of_another_shape_is_no_message(self, event: str, data: Any) -> None:
         assert to_inbound({"t": event, "d": data}, DiscordBot(ME), reactions="all") is None
 
     def test_system_lines_are_not_said_by_people(self) -> None:
@@ -109,7 +109,7 @@ class TestReading:
         assert (everyone.mentions_us, answer.mentions_us) == (False, True)
 
     @pytest.mark.parametrize(("user", "by"), [(ALICE, ALICE), (ME, None), ("", None)])
-    def test_a_reaction_of_ours_is_not_received(self, user: str, by: str | None) -> None:
+    def test_a_reaction_of_the_bot_is_not_received(self, user: str, by: str | None) -> None:
         data = {"user_id": user, "channel_id": CHANNEL, "message_id": "5", "emoji": {"name": "👍"}}
         reaction = to_inbound(
             {"t": "MESSAGE_REACTION_ADD", "s": 3, "d": data}, DiscordBot(ME), reactions="all"

@@ -140,7 +140,7 @@ async def test_the_dispatcher_knows_the_reaction(sdk: Peer) -> None:
         Frame(frames.DATA, 2**31 - 1, (("名", "值"), ("", "")), b"", 0, 0, "", "", "2026"),
     ],
 )
-async def test_a_frame_of_ours_is_a_frame_of_theirs(sdk: Peer, frame: Frame) -> None:
+async def test_the_sdk_reads_our_frames(sdk: Peer, frame: Frame) -> None:
     data = frames.encode(frame)
     theirs = sdk.ask("frame", data=base64.b64encode(data).decode())
     assert (theirs["method"], theirs["SeqID"], theirs["LogID"]) == (frame.method, frame.seq_id, frame.log_id)

@@ -144,7 +144,7 @@ async def test_wrong_credentials_are_the_only_finding() -> None:
         assert "wrong" not in one.problem.split()
 
 
-async def test_an_app_without_a_bot_is_told_where_to_add_it() -> None:
+async def test_an_app_without_a_bot_is_reported_with_where_to_add_it() -> None:
     async with FakeFeishu() as feishu:
         feishu.fail("/bot/v3/info", FakeAnswer(body={"code": 0, "msg": "ok", "bot": {}}))
         [one] = await found(feishu)

@@ -87,7 +87,7 @@ async def test_wrong_credentials_are_said_in_one_clear_line(mode: str) -> None:
         assert us.state.last_error == us.state.detail
 
 
-async def test_an_app_without_a_bot_is_told_how_to_get_one() -> None:
+async def test_an_app_without_a_bot_is_reported_with_how_to_get_one() -> None:
     async with FakeFeishu() as feishu:
         feishu.fail("bot/v3/info", FakeAnswer(body={"code": 0, "msg": "ok"}), times=1)
         async with listening(feishu, up=False) as (us, _):

@@ -60,7 +60,7 @@ def test_tags_may_be_anywhere_and_an_id_beats_the_present_message_the_last_id_wi
 @pytest.mark.parametrize(
     "text", ["[[wiki]] page", "[[reply_to:]] x", "[[reply_to: ]] x", "[[reply_to_current] x", "a[[0]]"]
 )
-def test_what_is_no_tag_of_ours_stays(text: str):
+def test_an_unknown_tag_stays(text: str):
     assert read(text) == ParsedReply(text)
 
 

@@ -1,4 +1,4 @@
-"""Services of plugins in a gateway: run from start to stop, and one that fails is set aside alone."""
+"""Services of plugins in a gateway: run from start to stop, and one that fails is quarantined alone."""
 
 import asyncio
 
@@ -57,7 +57,7 @@ async def test_a_service_runs_until_the_gateway_stops():
         assert ticker.ended == 1
 
 
-async def test_a_service_that_fails_is_set_aside_and_the_others_go_on():
+async def test_a_service_that_fails_is_quarantined_and_the_others_go_on():
     ticker = Ticker()
     plugins = {"tick": PluginWith(ticker), "bad": PluginWith(Broken())}
     async with Harness(FakeProvider(), plugins=plugins) as harness:

@@ -208,7 +208,7 @@ async def test_thinking_is_requested_in_the_way_of_the_model(model, said):
         assert config.get("includeThoughts", False) is (level != "off")
 
 
-async def test_a_model_that_is_not_known_to_think_is_told_nothing_unless_the_file_says_how():
+async def test_a_model_that_is_not_known_to_think_gets_no_setting_unless_the_file_says_how():
     section = {"models": {"model-x": {"thinking": "level"}}}
 
     assert "generationConfig" not in await sent(model="gemma-3-27b-it", thinking="high")
@@ -299,7 +299,7 @@ async def test_a_call_of_another_maker_goes_to_a_strict_model_with_a_placeholder
 # --- what an answer means ---
 
 
-async def test_a_call_without_an_id_gets_one_of_ours_and_an_id_is_kept():
+async def test_a_call_without_an_id_gets_a_generated_one_and_an_id_is_kept():
     message = await answer_of(
         (
             [
@@ -463,7 +463,7 @@ def vendor(**section: Any) -> Any:
     return registered("google", {"providers": {"google": section}}, HttpClients())["google"]
 
 
-def test_a_price_is_the_vendors_own_and_nobody_elses():
+def test_a_price_is_of_that_vendor_only():
     long = Price(2.5, 15, 0.25)
 
     assert vendor().price("gemini-2.5-pro") == Price(1.25, 10, 0.125, over=(200_000, long))

@@ -106,7 +106,7 @@ async def test_a_page_that_points_its_own_name_here_calls_no_webhook(origin):
         assert (await harness.ask("POST", "/hooks/acme", b"{}", host="tunnel.example")).status == 200
 
 
-async def test_a_fault_of_ours_is_one_answer_without_details(caplog):
+async def test_an_internal_error_is_one_answer_without_details(caplog):
     async with listening() as harness:
 
         async def submit(inbound):

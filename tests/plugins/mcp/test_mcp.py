@@ -298,7 +298,7 @@ async def test_a_server_over_http_gets_its_headers_and_is_found_again_after_its_
     assert text(again) == "anvil: 5 kg"
 
 
-def test_without_the_sdk_a_person_is_told_what_to_type(
+def test_without_the_sdk_the_command_to_type_is_shown(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)  # as if it were not installed

@@ -227,7 +227,7 @@ def test_a_chat_finds_its_own_notes_and_an_owners_own_chat_all(tmp_path: Path):
         assert paths(found) == ["memory/chats/one/2026-03-01.md"]
 
 
-def test_old_days_count_less_when_that_is_wished_and_memory_md_never_ages(tmp_path: Path):
+def test_old_days_count_less_when_configured_and_memory_md_never_ages(tmp_path: Path):
     note(tmp_path, "memory/2020-01-01.md", "- the server is called heron\n")
     note(tmp_path, "memory/2026-03-01.md", "- the server is called osprey by some\n")
     note(tmp_path, "MEMORY.md", "- a server rule that is longer than all of the others\n")
@@ -240,7 +240,7 @@ def test_old_days_count_less_when_that_is_wished_and_memory_md_never_ages(tmp_pa
     assert paths(aged)[-1] == "memory/2020-01-01.md"
 
 
-def test_results_that_say_the_same_give_way_when_that_is_wished(tmp_path: Path):
+def test_results_that_say_the_same_give_way_when_configured(tmp_path: Path):
     note(
         tmp_path,
         "memory/2026-03-01.md",

@@ -177,7 +177,7 @@ async def test_thinking_is_requested_in_the_way_of_the_model(model, field, said)
         )
 
 
-async def test_the_file_may_say_how_a_model_is_told():
+async def test_the_file_may_say_how_thinking_is_switched():
     section = {"models": {"model-x": {"thinking": "levels"}}}
 
     assert (await sent(thinking="high", section=section))["reasoning_effort"] == "high"

@@ -60,7 +60,7 @@ async def test_the_first_model_that_answers_answers_and_signs_with_its_full_name
     assert events[-1].message.model == "a/m"
 
 
-async def test_the_next_model_takes_over_and_the_person_is_told_once():
+async def test_the_next_model_takes_over_with_one_notice():
     first, second = FakeProvider(BUSY, name="a"), FakeProvider(says("hi"), name="b")
     notices: list[str] = []
 
@@ -121,7 +121,7 @@ async def test_half_an_answer_is_never_asked_for_again_of_the_same_model():
     assert len(alone.requests) == 1
 
 
-async def test_of_a_model_that_breaks_off_in_every_turn_the_person_is_told_once_until_it_gave_a_whole_answer():
+async def test_of_a_model_that_breaks_off_in_every_turn_one_notice_is_shown_until_it_gave_a_whole_answer():
     fallback = FakeProvider(*(says("Fine!") for _ in range(3)), name="b")
     selection, notices = KeySelection(KeyPool()), []
 

@@ -110,7 +110,7 @@ def test_the_first_answer_says_that_no_model_speaks_and_the_next_ones_do_not():
         ("哪些文件包含 TODO?", "grep", {"pattern": "TODO"}),
     ],
 )
-def test_a_plain_request_is_one_wish(text: str, tool: str, wanted: dict[str, str]):
+def test_a_plain_request_is_one_call(text: str, tool: str, wanted: dict[str, str]):
     assert [(intent.tool, dict(intent.arguments)) for intent in intents_in(text)] == [(tool, wanted)]
 
 

@@ -326,7 +326,7 @@ def test_each_endpoint_with_an_address_is_a_provider_of_its_own():
     assert models["openai"].credentials() == ()
 
 
-async def test_a_keyless_endpoint_is_asked_without_a_key_of_ours():
+async def test_a_keyless_endpoint_is_called_without_a_key():
     async with OpenAIService(["hi"]) as service, provider(service.url, "openai", name="ollama") as model:
         (key,) = model.credentials()
         assert (await answer(model, asks(credential=key)))[0] == "hi"

@@ -52,7 +52,7 @@ def headings(given: PromptFacts) -> list[str]:
     return re.findall(r"^##? (.+)$", whole(given), re.MULTILINE)
 
 
-def test_a_default_agent_is_told_all_it_needs_in_four_kilobytes():
+def test_the_prompt_of_a_default_agent_fits_into_four_kilobytes():
     given = facts(
         *STANDARD,
         zone="Asia/Shanghai",

@@ -161,7 +161,7 @@ def test_what_was_meant_as_a_call_and_cannot_be_read_is_distinguished_from_words
     assert why in parts[0].reason
 
 
-def test_half_a_call_of_an_answer_that_ran_out_of_tokens_is_nobodys() -> None:
+def test_half_a_call_of_an_answer_that_ran_out_of_tokens_is_dropped() -> None:
     assert parse_answer('I write: <tool_call>{"name": "read", "arg', SCHEMAS, whole=False) == ["I write:"]
 
 

@@ -85,7 +85,7 @@ async def test_one_that_is_pressed_waits_and_one_that_is_refused_leaves_the_answ
         assert fake.shown() == ["a b c", "d e f"] and len(fake.calls("sendMessageDraft")) == 3
 
 
-async def test_a_group_and_who_did_not_wish_it_see_edits() -> None:
+async def test_a_group_and_a_chat_without_drafts_see_edits() -> None:
     async with FakeTelegram() as fake, channel_at(fake.url, drafts=True) as channel:
         assert isinstance(channel.stream(out("", THERE)), EditStream)
         writer = channel.stream(out("", THERE))

@@ -74,7 +74,7 @@ async def hooked(
     await network.aclose()
 
 
-async def test_telegram_is_told_where_to_call_and_what_it_posts_is_received() -> None:
+async def test_telegram_gets_the_webhook_address_and_what_it_posts_is_received() -> None:
     async with FakeTelegram() as fake, hooked(fake) as inbox:
         (call,) = fake.calls("setWebhook")
         assert call["secret_token"] == SECRET and "message_reaction" in call["allowed_updates"]
@@ -213,7 +213,7 @@ def test_the_token_may_come_from_the_environment() -> None:
     assert registered({"enabled": True}, {"TELEGRAM_BOT_TOKEN": TOKEN}) == ["default"]
 
 
-def test_the_token_of_the_environment_is_nobodys_where_there_are_several_bots() -> None:
+def test_the_token_of_the_environment_is_not_used_with_several_bots() -> None:
     section = {"accounts": {"home": {"botToken": "1:home"}, "work": {"linkPreview": False}}}
     assert registered(section, {"TELEGRAM_BOT_TOKEN": TOKEN}) == ["home"]
 
