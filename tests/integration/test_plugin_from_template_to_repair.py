@@ -1,5 +1,5 @@
-"""The whole story of a plugin, in a fresh venv: written, built, installed, let in, called, switched off and on, quarantined
-by the next core, and updated. No network but the package index; the model of the turns is on loopback."""
+"""The whole story of a plugin, in a fresh venv: written, built, installed, let in, called, switched off and on,
+quarantined by the next core, and updated. No network but the package index; the model of the turns is on loopback."""
 
 import asyncio
 import json
