@@ -3,6 +3,8 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+from urllib.parse import quote
 
 from claw import Inbox, PluginConfig
 from claw_channel_sdk import WebAnswer, WebRequest
@@ -10,7 +12,7 @@ from claw_channel_sdk import WebAnswer, WebRequest
 from claw_http import openai
 from claw_http.calls import AgentCalls
 from claw_http.failures import is_repeatable
-from claw_http.front import OwnRoute, StreamedAnswer, as_json
+from claw_http.front import MODEL_HEAD, OwnRoute, StreamedAnswer, as_json
 from claw_http.openai import BadRequest, CompletionRequest, Picture
 from claw_http.settings import HttpSettings
 from claw_http.waiting import CHAT_HEAD, PendingRequest, PendingRequests
@@ -51,6 +53,7 @@ class OpenAIApi:
         return {
             "/health": OwnRoute(get, self._health, open=True),
             "/v1/models": OwnRoute(get, self._models),
+            **{path: OwnRoute(get, self._model) for path in self._model_paths()},
             "/v1/chat/completions": OwnRoute(frozenset({"POST"}), self._chat),
         }
 
@@ -61,15 +64,24 @@ class OpenAIApi:
     async def _models(self, request: WebRequest, known: bool) -> WebAnswer:
         return as_json(openai.models(agents_of(self._config), 0))
 
+    def _model_paths(self) -> dict[str, dict[str, Any]]:
+        """Return the models by path; the id is in the path as it is, or encoded as by OpenAI's SDKs."""
+        listed = openai.models(agents_of(self._config), 0)["data"]
+        ids = {model["id"]: model for model in listed}
+        return {MODEL_HEAD + path: ids[id] for id in ids for path in (id, quote(id, safe=""))}
+
+    async def _model(self, request: WebRequest, known: bool) -> WebAnswer:
+        return as_json(self._model_paths()[request.path])
+
     async def _chat(self, request: WebRequest, known: bool) -> WebAnswer | StreamedAnswer:
         if not self._settings.admits_callers:
             problem = "channels.http admits no caller: see its dmPolicy and allowFrom"
             raise BadRequest(403, problem, "permission_error", code="channel_closed")
-        agents = agents_of(self._config)
+        agents, ignored = agents_of(self._config), self._settings.ignore_fields
         if len(request.body) <= _SMALL_BYTES:  # faster than a worker thread
-            asked = openai.read(request.body, agents)
+            asked = openai.read(request.body, agents, ignored)
         else:
-            asked = await asyncio.to_thread(openai.read, request.body, agents)
+            asked = await asyncio.to_thread(openai.read, request.body, agents, ignored)
         call, created = await self.calls.open(request, asked, CHAT_HEAD), int(time.time())
         delivered = is_streaming = False
         try:

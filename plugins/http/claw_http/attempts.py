@@ -1,17 +1,19 @@
 """A rate limit for wrong tokens, per address and for all addresses, against guessing. Pure.
 
-An address that recently sent the right token is not affected by others.
+The right token is never limited: wrong ones delay only those who send them.
 """
 
 from collections import OrderedDict, deque
-from ipaddress import IPv6Address, ip_address, ip_network
+from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+Network = IPv4Network | IPv6Network
 
 WINDOW_SECONDS = 60.0
 PER_ADDRESS = 10
 ALTOGETHER = 100
 """Maximum of wrong tokens per minute (spec, P35); a page of typing errors stays far below."""
 _KEPT = 4096  # maximum number of remembered addresses
-_TRUSTED_SECONDS = 3600.0
 
 
 def canonical(peer: str) -> str:
@@ -30,20 +32,43 @@ def canonical(peer: str) -> str:
     return str(address)
 
 
+def caller_address(peer: str, forwarded: str, proxies: Sequence[Network]) -> str:
+    """Return the address of a caller: the last one in ``X-Forwarded-For`` that no trusted proxy has.
+
+    :param peer: address of the socket.
+    :param forwarded: the header, its values joined by commas; believed only if a trusted proxy sent it.
+    """
+    for name in reversed([one.strip() for one in forwarded.split(",") if one.strip()]):
+        if not _is_proxy(peer, proxies):
+            break
+        try:
+            ip_address(name)
+        except ValueError:  # with a port, or no address at all: the proxy's own is certain
+            break
+        peer = name
+    return peer
+
+
+def _is_proxy(peer: str, proxies: Sequence[Network]) -> bool:
+    try:
+        address = ip_address(peer.partition("%")[0])
+    except ValueError:
+        return False
+    plain = getattr(address, "ipv4_mapped", None) or address
+    return any(plain in network for network in proxies)
+
+
 class Attempts:
     """The wrong tokens of the last minute. Times are seconds of any one clock."""
 
     def __init__(self) -> None:
         self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
         self._all: deque[float] = deque(maxlen=ALTOGETHER)
-        self._right: OrderedDict[str, float] = OrderedDict()
 
     def wait_seconds(self, peer: str, now: float) -> float:
-        """Return how long tokens of this caller are refused unchecked; 0 = not at all."""
-        who = canonical(peer)
-        own = _left(self._wrong.get(who, deque()), PER_ADDRESS, now)
-        trusted = now - self._right.get(who, -_TRUSTED_SECONDS) < _TRUSTED_SECONDS
-        return own if trusted else max(own, _left(self._all, ALTOGETHER, now))
+        """Return how long a caller with a wrong token is delayed; 0 = not at all."""
+        own = _left(self._wrong.get(canonical(peer), deque()), PER_ADDRESS, now)
+        return max(own, _left(self._all, ALTOGETHER, now))
 
     def wrong(self, peer: str, now: float) -> bool:
         """Record a wrong token; return True when it exceeds the limit."""
@@ -55,14 +80,6 @@ class Attempts:
         while len(self._wrong) > _KEPT:
             self._wrong.popitem(last=False)
         return self.wait_seconds(peer, now) > 0
-
-    def right(self, peer: str, now: float) -> None:
-        """Record the right token."""
-        who = canonical(peer)
-        self._right[who] = now
-        self._right.move_to_end(who)
-        while len(self._right) > _KEPT:
-            self._right.popitem(last=False)
 
 
 def _left(times: deque[float], most: int, now: float) -> float:

@@ -10,6 +10,7 @@ import hmac
 import logging
 import re
 import time
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,13 +20,14 @@ from claw import ConfigError, PluginConfig, t
 from claw_channel_sdk import WebAnswer, WebRequest, WebRoute
 
 from claw_http import bodies
-from claw_http.attempts import Attempts, canonical
+from claw_http.attempts import Attempts, caller_address, canonical
 from claw_http.bodies import Incoming, Receive
 from claw_http.openai import BadRequest, encoded
 from claw_http.origins import host_fits, names, origin_fits
 from claw_http.settings import GatewaySettings, HttpSettings
 
 OWN_BODY_BYTES, OWN_BODY_SECONDS = 20 << 20, 30.0
+MODEL_HEAD = "/v1/models/"
 ROUTE_SECONDS = 60.0
 """Time limit for a plugin's route."""
 SET_A_TOKEN = (
@@ -75,6 +77,7 @@ class HttpApp:
     ) -> None:
         self._config, self._settings, self._own = config, settings, own
         self._gateway = config.section("gateway", GatewaySettings)
+        self._proxies = self._gateway.proxies
         self._touch, self._now = seen, now
         self._attempts, self._bodies, self._unread = Attempts(), bodies.BodyReader(), ""
         self._routes: dict[str, tuple[str, WebRoute]] = {}
@@ -86,8 +89,12 @@ class HttpApp:
         self._touch()
         began = self._now()
         head, has_body = _head(scope)
+        if self._proxies:
+            forwarded = head.headers.get("x-forwarded-for", "")
+            head = replace(head, peer=caller_address(head.peer, forwarded, self._proxies))
         incoming = Incoming(receive, has_body)
         line = _ResponseWriter(send, incoming)
+        line.headers["x-request-id"] = f"req_{uuid.uuid4().hex}"
         try:
             await self._dispatch(head, incoming, line)
         except BadRequest as refused:
@@ -97,7 +104,8 @@ class HttpApp:
         finally:
             took = round((self._now() - began) * 1000)
             path = head.path if len(head.path) <= 200 else f"{head.path[:200]}…"
-            _log.debug("%s %s %s: %s in %d ms", head.peer, head.method, path, line.status or "left", took)
+            facts = head.peer, head.method, path, line.status or "left", took, line.headers["x-request-id"]
+            _log.debug("%s %s %s: %s in %d ms (%s)", *facts)
 
     async def _dispatch(self, head: WebRequest, incoming: Incoming, line: "_ResponseWriter") -> None:
         if {
@@ -110,7 +118,8 @@ class HttpApp:
         own = self._own.get(head.path)
         found = None if own else self._routes.get(head.path) or self._find_routes().get(head.path)
         if own is None and found is None:
-            raise BadRequest(404, "there is nothing here", code="not_found")
+            code = "model_not_found" if head.path.startswith(MODEL_HEAD) else "not_found"
+            raise BadRequest(404, "there is nothing here", code=code)
         self._judge_names(head, own is not None)
         if found is not None:
             await self._ask_route(*found, head, incoming, line)
@@ -168,7 +177,8 @@ class HttpApp:
     async def _ask_own(
         self, own: OwnRoute, head: WebRequest, incoming: Incoming, line: "_ResponseWriter"
     ) -> None:
-        line.headers = page = _page_headers(head, own, self._gateway.allow_origins)
+        page = _page_headers(head, own, self._gateway.allow_origins)
+        line.headers |= page
         if head.method == "OPTIONS" and page and "access-control-request-method" in head.headers:
             await line.send(WebAnswer(204))
             return
@@ -215,16 +225,16 @@ class HttpApp:
             raise BadRequest(503, SET_A_TOKEN, "authentication_error", code="no_token_configured")
         if shown is None:
             raise _unauthorized("say who you are: Authorization: Bearer TOKEN")
-        if wait := self._attempts.wait_seconds(head.peer, self._now()):
-            headers = {"retry-after": str(int(wait) + 1)}
-            problem = "too many wrong tokens: wait before the next try"
-            raise BadRequest(429, problem, "rate_limit_error", code="too_many_attempts", headers=headers)
         scheme, _, given = shown.partition(" ")
         right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
         if right and scheme.lower() == "bearer":
-            self._attempts.right(head.peer, self._now())
             return True
-        if self._attempts.wrong(head.peer, self._now()):
+        now = self._now()
+        if wait := self._attempts.wait_seconds(head.peer, now):
+            headers = {"retry-after": str(int(wait) + 1), "x-should-retry": "false"}
+            problem = "too many wrong tokens: wait before the next try"
+            raise BadRequest(429, problem, "rate_limit_error", code="too_many_attempts", headers=headers)
+        if self._attempts.wrong(head.peer, now):
             problem = "many wrong tokens, the last from {address}: delayed for a minute"
             _log.warning(t(problem, address=canonical(head.peer)))
         raise _unauthorized("the token is wrong")
@@ -333,7 +343,7 @@ def _page_headers(head: WebRequest, own: OwnRoute, allowed: tuple[str, ...]) -> 
     return {
         "access-control-allow-origin": origin,
         "access-control-allow-methods": ", ".join(sorted(own.methods)),
-        "access-control-allow-headers": "authorization, content-type",
+        "access-control-allow-headers": "authorization, content-type, idempotency-key",
         "access-control-max-age": "600",
         "vary": "origin",
     }

@@ -19,6 +19,28 @@ USER_CHARS = 512
 IMAGES = 16
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]{1,40});base64,", re.I)
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ONLY_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "response_format": ({"type": "text"},),
+    "stop": ([],),
+    "logit_bias": ({},),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "modalities": (["text"],),
+    "prediction": (),
+    "web_search_options": (),
+    "function_call": ("none", "auto"),
+    "temperature": (1,),
+    "top_p": (1,),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "seed": (),
+    "max_tokens": (),
+    "max_completion_tokens": (),
+    "reasoning_effort": (),
+    "verbosity": (),
+}
+"""Fields that change the answer and are not obeyed, with the values that ask for nothing."""
 _NEVER_OURS = {
     "tools": "claw's agents have their own tools, and the policy decides about them",
     "functions": "claw's agents have their own tools, and the policy decides about them",
@@ -91,7 +113,7 @@ def encoded(plain: Any) -> bytes:
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def read(body: bytes, agents: Collection[str]) -> CompletionRequest:
+def read(body: bytes, agents: Collection[str], ignored: Collection[str] = ()) -> CompletionRequest:
     """Parse a request for a completion.
 
     Only the last message counts, and it must be a user's: claw keeps the conversation, and a caller cannot
@@ -99,6 +121,7 @@ def read(body: bytes, agents: Collection[str]) -> CompletionRequest:
     agent's message or a tool result into it.
 
     :param agents: the ids that ``model`` may name.
+    :param ignored: fields that are ignored instead of refused.
     :raises BadRequest: the request is invalid or not supported.
     """
     try:
@@ -111,21 +134,36 @@ def read(body: bytes, agents: Collection[str]) -> CompletionRequest:
     for name, why in _NEVER_OURS.items():
         if request.get(name):
             raise BadRequest(400, f"{name} cannot be given: {why}", param=name, code="unsupported_parameter")
-    if request.get("n") not in (None, 1):
-        raise BadRequest(400, "there is one answer: leave n away", param="n", code="unsupported_parameter")
+    _check_fields(request, ignored)
     model = _text(request, "model") or DEFAULT_MODEL
+    agent = agent_of(model, agents)
     text, pictures = _new_turn(request.get("messages"))
     options = request.get("stream_options")
     return CompletionRequest(
         text,
         pictures,
         model,
-        agent_of(model, agents),
+        agent,
         _text(request, "user"),
         request.get("stream") is True,
         isinstance(options, dict) and options.get("include_usage") is True,
         _tool_choice(request.get("tool_choice")),
     )
+
+
+def _check_fields(request: Mapping[str, Any], ignored: Collection[str]) -> None:
+    """Refuse what would not be obeyed.
+
+    :raises BadRequest: a field has another value than the one that changes nothing.
+    """
+    for name, kind in (("n", int), ("stream", bool)):
+        value = request.get(name)
+        if value is not None and type(value) is not kind:
+            raise BadRequest(400, f"{name} must be of type {kind.__name__}", param=name, code="invalid_type")
+    for name, neutral in _ONLY_NEUTRAL.items():
+        if name not in ignored and (value := request.get(name)) is not None and value not in neutral:
+            problem = f"{name} is not supported here: leave it away, or list it in channels.http.ignoreFields"
+            raise BadRequest(400, problem, param=name, code="unsupported_parameter")
 
 
 def agent_of(model: str, agents: Collection[str]) -> str:

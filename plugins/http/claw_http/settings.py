@@ -1,6 +1,7 @@
 """``channels.http`` and ``gateway``: the settings of the listener, its address and its token."""
 
 import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Literal, Self
 
 from claw import ChannelConfig, Secret, Section, is_loopback
@@ -25,6 +26,10 @@ class HttpSettings(ChannelConfig):
     allow_from: tuple[str, ...] = Field((CALLER,), description="Leave it: api is who has the token.")
     hosts: tuple[str, ...] = Field(
         (), description="Names by which callers reach the API, beside localhost and those of allowOrigins."
+    )
+    ignore_fields: tuple[str, ...] = Field(
+        (),
+        description="Fields of a request that are ignored instead of refused, such as temperature.",
     )
     answer_seconds: float = Field(600, gt=0, description="How long a caller waits for an answer.")
 
@@ -67,6 +72,26 @@ class GatewaySettings(Section):
     port: int = Field(18789, ge=0, le=65535, description="Port to listen on; 0 = any free one.")
     auth: GatewayAuth = section_default()
     allow_origins: tuple[str, ...] = Field((), description="Web pages that may call.")
+    trusted_proxies: tuple[str, ...] = Field(
+        (), description="Addresses or networks of proxies whose X-Forwarded-For names the caller."
+    )
+
+    @property
+    def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks of the trusted proxies."""
+        return tuple(ip_network(one, strict=False) for one in self.trusted_proxies)
+
+    @model_validator(mode="after")
+    def _proxies_are_networks(self) -> "GatewaySettings":
+        for one in self.trusted_proxies:
+            try:
+                ip_network(one, strict=False)
+            except ValueError:
+                fix = "Write an address or a network, such as 127.0.0.1 or 10.0.0.0/8"
+                raise validation_error(
+                    "{value} is no address", fix, at=("trustedProxies",), value=one
+                ) from None
+        return self
 
     @model_validator(mode="after")
     def _open_bind_needs_token(self) -> "GatewaySettings":

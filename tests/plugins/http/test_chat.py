@@ -42,7 +42,7 @@ def words(said):
 
 async def test_a_request_becomes_a_direct_message_of_the_api():
     async with listening(tree={"agents": {"list": [{"id": "chef"}]}}) as harness:
-        said = await harness.chat("hello", user="kitchen", model="claw/chef", temperature=0.2)
+        said = await harness.chat("hello", user="kitchen", model="claw/chef", temperature=1)
 
     (inbound,) = harness.inbox.received
     assert (inbound.text, inbound.sender.id, inbound.chat_type, inbound.kind) == (
@@ -108,6 +108,34 @@ def test_a_user_has_one_conversation_whose_name_cannot_be_read_as_a_key(user):
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_two_users_never_share_a_conversation(one, other):
     assert (conversation_of(one, "x") == conversation_of(other, "x")) == (one == other)
+
+
+async def test_a_field_passes_unheeded_where_the_operator_says_so():
+    async with listening(http={"ignoreFields": ["temperature"]}) as harness:
+        assert (await harness.chat(temperature=0.2)).status == 200
+        assert (await harness.chat(top_p=0.2)).status == 400
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n", 2), ("n", True), ("stream", "yes"), ("stream", 1), ("temperature", 0.2), ("max_tokens", 5),
+        ("max_completion_tokens", 5), ("stop", ["x"]), ("seed", 1), ("logprobs", True),
+        ("response_format", {"type": "json_object"}),
+    ],
+)  # fmt: skip
+async def test_a_field_that_would_not_be_obeyed_is_refused_by_its_name(name, value):
+    async with listening() as harness:
+        said = await harness.chat(**{name: value})
+    assert (said.status, said.plain["error"]["param"]) == (400, name)
+    assert harness.inbox.received == []
+
+
+async def test_fields_that_ask_for_nothing_are_accepted():
+    nothing = {"n": 1, "temperature": 1, "top_p": 1, "stop": None, "response_format": {"type": "text"},
+               "logprobs": False, "presence_penalty": 0, "stream": False}  # fmt: skip
+    async with listening() as harness:
+        assert (await harness.chat(**nothing)).status == 200
 
 
 async def test_without_a_user_each_request_is_a_conversation_of_its_own():

@@ -306,15 +306,12 @@ def test_an_address_is_held_back_for_the_minute_after_its_tenth_wrong_token():
     assert attempts.wait_seconds("10.0.0.1", 60) == 0
 
 
-def test_many_addresses_together_are_held_back_but_not_one_that_is_known():
+def test_many_addresses_together_are_held_back():
     attempts = Attempts()
-    attempts.right("10.9.9.9", 0)
     for number in range(ALTOGETHER):
         attempts.wrong(f"10.0.{number}.1", number / 10)
 
     assert attempts.wait_seconds("10.8.8.8", 11) > 0
-    assert attempts.wait_seconds("10.9.9.9", 11) == 0
-    assert attempts.wait_seconds("10.9.9.9", 4000) == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 30)), max_size=60))

@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from claw import ConfigError
+from claw.testing import plugin_config
 from claw_channel_sdk import WebAnswer, WebRoute
 from plugins.http.bench import TOKEN, listening
 
@@ -94,14 +96,33 @@ async def test_health_is_open_and_reports_more_to_who_has_the_token():
         assert (await harness.ask("HEAD", "/health", token=None)).status == 200
 
 
-async def test_wrong_tokens_are_held_back_after_ten_and_the_right_one_with_them():
+async def test_wrong_tokens_are_held_back_after_ten_and_the_right_one_enters():
     async with listening() as harness:
         codes = [(await harness.ask("GET", "/v1/models", token=f"guess-{n}")).status for n in range(12)]
         assert codes == [401] * 10 + [429] * 2
-        said = await harness.ask("GET", "/v1/models")
-        assert (said.status, said.code) == (429, "too_many_attempts")
-        assert 0 < int(said.headers["retry-after"]) <= 60
+        late = await harness.ask("GET", "/v1/models", token="guess")
+        assert (late.code, late.headers["x-should-retry"]) == ("too_many_attempts", "false")
+        assert 0 < int(late.headers["retry-after"]) <= 60
+        assert (await harness.ask("GET", "/v1/models")).status == 200
         assert (await harness.ask("GET", "/health", token=None)).status == 200
+
+
+async def guess(harness, forwarded):
+    return (await harness.ask("GET", "/v1/models", token="guess", x_forwarded_for=forwarded)).status
+
+
+async def test_behind_a_trusted_proxy_wrong_tokens_delay_the_caller_that_it_names():
+    async with listening(gateway={"trustedProxies": ["127.0.0.1"]}) as harness:
+        # what stands before the proxy's entry is the caller's own invention
+        assert [await guess(harness, f"10.1.1.{n}, 192.0.2.1") for n in range(11)] == [401] * 10 + [429]
+        assert await guess(harness, "192.0.2.2") == 401
+    async with listening() as harness:  # nobody is trusted
+        assert [await guess(harness, f"192.0.2.{n}") for n in range(11)] == [401] * 10 + [429]
+
+
+def test_a_proxy_that_is_no_address_is_refused():
+    with pytest.raises(ConfigError, match="trustedProxies"):
+        plugin_config({"gateway": {"trustedProxies": ["proxy.example"]}}, "http")
 
 
 @pytest.mark.parametrize(

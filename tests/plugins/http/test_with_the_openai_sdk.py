@@ -67,6 +67,18 @@ async def test_the_models_are_the_agents():
         assert [model.id async for model in client.models.list()] == ["claw", "claw/main", "claw/coder"]
 
 
+async def test_a_model_is_retrieved_by_its_id_and_every_answer_has_a_request_id():
+    async with a_gateway(says("fine"), config={"agents": {"list": [{"id": "main"}]}}) as (client, _):
+        for id in ("claw", "claw/main"):
+            assert (await client.models.retrieve(id)).id == id
+        with pytest.raises(openai.NotFoundError) as unknown:
+            await client.models.retrieve("gpt-4o")
+        assert unknown.value.code == "model_not_found"
+        assert unknown.value.request_id.startswith("req_")
+        answer = await client.chat.completions.create(model="claw", messages=user("hi"))
+        assert answer._request_id.startswith("req_")
+
+
 async def test_a_user_goes_on_where_he_was_and_no_one_else_does():
     model = FakeProvider(says("Hello Ann."), says("You are Ann."), says("I do not know."))
     async with a_gateway() as (client, harness):
