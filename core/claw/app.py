@@ -392,7 +392,10 @@ class App:
     def _ordered(self, registry: Registry) -> tuple[Registry, tuple[ToolFact, ...]]:
         """Sort the tools, those of core first, and return their policy facts in the same order."""
         suppliers = self.config.settings.tools.suppliers
-        pairs = [(tool, tool_fact(tool, tool.plugin, suppliers)) for tool in registry.tools]
+        pairs = [
+            (tool, replace(tool_fact(tool, tool.plugin, suppliers), refused_by=refused))
+            for tool, refused in zip(registry.tools, registry.refusals(self.log), strict=True)
+        ]
         pairs.sort(key=lambda pair: pair[1].plugin is not None)
         return replace(registry, tools=tuple(tool for tool, _ in pairs)), tuple(fact for _, fact in pairs)
 

@@ -50,6 +50,7 @@ REGISTERED = (
     RegisteredTool("acme_status", "acme"),
     RegisteredTool("acme_reset", "acme", optional=True),
     RegisteredTool("weather", "sky"),
+    RegisteredTool("list_maker", "lists", parameters={"type": "array"}),
 )
 
 
@@ -192,7 +193,7 @@ CASES: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
     # gates behind the layers
     ("owner-only", "cron", {}, {"owner": False}),
     ("owner-only", "cron", {}, {"owner": False, "sender": None}),
-    ("provider-schema", "exec", {}, {"refused": (("exec", "a pattern is not supported"),)}),
+    ("provider-schema", "list_maker", {}, {}),
 )  # fmt: skip
 
 

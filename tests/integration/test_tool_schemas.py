@@ -233,3 +233,31 @@ async def test_more_tools_than_openai_takes_leave_out_the_last_ones_and_name_the
 def test_our_service_refuses_what_openai_refuses(name: str, why: str) -> None:
     with pytest.raises(RequestRefused, match=why):
         check_function({"type": "object", "properties": {"x": {"anyOf": [NESTED[name]]}}}, "odd")
+
+
+async def test_a_tool_that_the_provider_of_the_run_refuses_is_withheld_by_the_policy_and_explained() -> None:
+    odd = FakeTool("odd", "", {"type": "object", "properties": {"$filter": {"type": "string"}}})
+    model = FakeProvider(says("so be it"))
+    model.tool_problem = lambda tool: (
+        "$filter is no name" if "$filter" in tool.parameters["properties"] else ""
+    )
+    async with Harness(model, tools=[odd, FakeTool("good", "", SOUND)]) as harness:
+        await harness.send("go")
+        [fact] = [one for one in harness.app.runtime.facts if one.name == "odd"]
+
+    assert "good" in model.requests[0].tool_names
+    assert "odd" not in model.requests[0].tool_names
+    assert fact.refused_by == ((model.name, "$filter is no name"),)
+
+
+async def test_a_provider_that_fails_to_judge_tools_refuses_none_and_is_named() -> None:
+    def fails(tool: Any) -> str:
+        raise RuntimeError("no luck")
+
+    model = FakeProvider(says("so be it"))
+    model.tool_problem = fails
+    async with Harness(model, tools=[FakeTool("good", "", SOUND)]) as harness:
+        await harness.send("go")
+
+    assert "good" in model.requests[0].tool_names
+    assert any("no luck" in line for line in harness.log_lines)

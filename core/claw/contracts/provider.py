@@ -192,6 +192,9 @@ class Provider(Protocol):
     the tools in the instructions, and passes ``stream`` a request without tools), ``none`` for one that must
     not call tools; else ``native``.
 
+    It may have ``tool_problem(tool) -> str``: why the service refuses a request with this tool (``name``,
+    ``parameters``), empty when it does not; such a tool is withheld from its models, and lists of tools say why.
+
     It may have ``tool_limit(model) -> int | None``: the most tools in a request; ``claw tools list`` and ``claw doctor``
     say which tools of a longer list the model does not get.
 

@@ -108,6 +108,27 @@ class Registry:
         channel = self.channels.get(channel_key(inbound.address.channel, inbound.address.account))
         return channel.plugin if channel else BUILTIN
 
+    def refusals(self, log: Callable[[str], None]) -> list[tuple[tuple[str, str], ...]]:
+        """Return for each tool the providers that do not take its parameters, each with the reason.
+
+        :param log: given a line about each provider that fails to say it.
+        """
+        found: list[list[tuple[str, str]]] = [[] for _ in self.tools]
+        for name, one in self.providers.items():
+            if problem_of := getattr(one.value, "tool_problem", None):
+                try:
+                    problems = run_bounded(partial(_answers, problem_of, self.tools), CHECK_SECONDS)
+                except Exception as why:  # noqa: BLE001 - plugin code
+                    log(t("plugin {id}: {problem}", id=one.plugin, problem=describe_exception(why)))
+                    continue
+                for refusals, problem in zip(found, problems, strict=True):
+                    refusals.extend([(name, problem)] if problem else ())
+        return [tuple(refusals) for refusals in found]
+
+
+def _answers(problem_of: Callable[[Tool], object], tools: Sequence[Tool]) -> list[str]:
+    return [str(problem_of(tool)) for tool in tools]
+
 
 TOOLS_OF_ONE_PLUGIN = 500
 SCHEMA_CHARS = 64_000

@@ -133,10 +133,7 @@ def _provider_schema(fact: ToolFact, run: RunFacts) -> Ruling | None:
     if fact.schema_problem:
         template = "model services do not accept its parameters: {why}"
         return Ruling(False, "provider-schema", template=template, values={"why": fact.schema_problem})
-    if not run.refused:
-        return None
-    name = normalise_tool_name(fact.name)
-    why = next((why for tool, why in run.refused if normalise_tool_name(tool) == name), None)
+    why = dict(fact.refused_by).get(run.provider)
     if why is None:
         return None
     template = "the provider {provider} does not accept its parameters: {why}"

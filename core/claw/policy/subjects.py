@@ -64,6 +64,7 @@ class ToolFact:
     :param missing_setting: dotted key of a required setting that is missing; empty when nothing is missing.
     :param tokens: estimated cost of its description and parameters in a request.
     :param schema_problem: why model services would refuse its parameters; empty when they accept them.
+    :param refused_by: each provider that does not take its parameters, with the reason.
     """
 
     name: str
@@ -75,6 +76,7 @@ class ToolFact:
     missing_setting: str = ""
     tokens: int = 0
     schema_problem: str = ""
+    refused_by: tuple[tuple[str, str], ...] = ()
 
 
 def tool_fact(tool: ToolTexts, plugin: str, suppliers: Mapping[str, str], *, lacks: str = "") -> ToolFact:
@@ -136,7 +138,6 @@ class RunFacts:
     :param owner: the person behind the run is an owner; unknown counts as no.
     :param provider: of the language model; empty = unknown, then no provider layer applies.
     :param depth: 0 for the agent a person talks to, 1 for its sub-agent, and so on.
-    :param refused: tools whose schema this provider rejects, each with the reason.
     """
 
     agent_id: str = ""
@@ -149,7 +150,6 @@ class RunFacts:
     model: str = ""
     sandboxed: bool = False
     depth: int = 0
-    refused: tuple[tuple[str, str], ...] = ()
 
     def with_model(self, model: str) -> "RunFacts":
         """Return the same run with another model, given as ``provider/model``."""

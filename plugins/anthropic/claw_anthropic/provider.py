@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from claw import Credential, ModelEvent, Request
+from claw import Credential, ModelEvent, Request, Tool
 from claw_provider_sdk import (
     IncrementalCache,
     Price,
@@ -73,6 +73,10 @@ class Anthropic(VendorProvider):
     def _longest_answer(self, model: str) -> int:
         facts = self._config.models.get(model)
         return (facts and facts.max_tokens) or self._config.max_tokens or prices.longest_answer(model)
+
+    def tool_problem(self, tool: Tool) -> str:
+        """Return why the service refuses a request with this tool; empty when it takes it."""
+        return self._limits.problem(tool)
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Stream the answer to ``request``."""

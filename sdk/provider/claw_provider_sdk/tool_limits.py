@@ -4,13 +4,13 @@ import logging
 import re
 from collections.abc import Sequence
 
-from claw import ToolSpec, t
+from claw import Tool, ToolSpec, t
 
 _log = logging.getLogger(__name__)
 _ARGUMENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-def argument_names_problem(spec: ToolSpec) -> str:
+def argument_names_problem(spec: ToolSpec | Tool) -> str:
     """Return why Anthropic refuses the names of a tool's arguments; empty when it takes them.
 
     Fact: its error "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'".
@@ -33,11 +33,15 @@ class ToolLimits:
         self.most, self._service, self._checks_arguments = most, service, checks_arguments
         self._named: set[str] = set()
 
+    def problem(self, tool: ToolSpec | Tool) -> str:
+        """Return why the service refuses the parameters of a tool, which is logged once; empty when it takes them."""
+        why = argument_names_problem(tool) if self._checks_arguments else ""
+        self._log({tool.name: why} if why else {})
+        return why
+
     def fitting(self, tools: Sequence[ToolSpec], choice: str = "auto") -> tuple[ToolSpec, ...]:
         """Return the tools that fit, in order; the one that ``choice`` names is among the first."""
-        problems = (
-            {spec.name: argument_names_problem(spec) for spec in tools} if self._checks_arguments else {}
-        )
+        problems = {spec.name: self.problem(spec) for spec in tools}
         sound = [spec for spec in tools if not problems.get(spec.name)]
         if self.most is None or len(sound) <= self.most:
             kept = sound
