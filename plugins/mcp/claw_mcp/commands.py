@@ -86,7 +86,7 @@ def accept(
             "{name} does not wait for acceptance", fix="waiting: {listed}", name=strange[0], listed=listed
         )
     after = fleet.accept(server, bare)
-    now = {offer.name for offer in after.standing} & set(waiting)
+    now = {offer.name for offer in after.visible} & set(waiting)
     if as_json:
         document("mcp-accepted", {"server": server, "tools": sorted(now)})
     else:
@@ -100,7 +100,7 @@ def refresh(servers: Names = None, as_json: AsJson = False) -> None:
     for name in servers or ():
         _known(name, settings)
     names = servers or list(settings.servers)
-    failed = start.meet(config, settings, names)
+    failed = start.connect(config, settings, names)
     command_host().ask("mcp")  # which records, for every other command, whether the plugin has a fault now
     if as_json:
         rows = [_refreshed(name, fleet.record(name), failed.get(name)) for name in names]
@@ -124,7 +124,7 @@ def refresh(servers: Names = None, as_json: AsJson = False) -> None:
 
 def _refreshed(name: str, record: ServerRecord, failure: Any) -> dict[str, Any]:
     return {
-        "name": name, "tools": [offer.name for offer in record.standing],
+        "name": name, "tools": [offer.name for offer in record.visible],
         "waiting": [offer.name for offer, _ in record.withheld], "error": failure.problem if failure else "",
     }  # fmt: skip
 
@@ -161,10 +161,10 @@ def _row(name: str, settings: McpSettings, fleet: Fleet) -> dict[str, Any]:
         "where": server.url or " ".join((server.command or "", *server.args)),
         "known": record.known,
         "why": record.why,
-        "tools": [full_name(name, offer.name) for offer in record.standing],
+        "tools": [full_name(name, offer.name) for offer in record.visible],
         "withheld": [{"name": full_name(name, offer.name), "why": why} for offer, why in record.withheld],
     }
 
 
 def _counted(record: ServerRecord) -> str:
-    return t("{count} tools, {held} withheld", count=len(record.standing), held=len(record.withheld))
+    return t("{count} tools, {held} withheld", count=len(record.visible), held=len(record.withheld))

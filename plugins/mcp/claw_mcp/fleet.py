@@ -9,16 +9,16 @@ from typing import Any
 from claw import ClawError, Tool, ToolContext, ToolError, ToolResult
 
 from claw_mcp import offers, sdk
-from claw_mcp.link import ServerConnection, Unreachable, pages
+from claw_mcp.connection import ServerConnection, Unreachable, pages
 from claw_mcp.record import (
     Offer,
     ServerRecord,
     ServerRecords,
     accepted,
     identity_of,
-    met,
-    missed,
     pause_seconds,
+    with_failure,
+    with_offers,
 )
 from claw_mcp.settings import McpSettings, ServerSettings
 
@@ -47,7 +47,7 @@ class Fleet:
             name: ServerConnection(name, server, place, partial(self._record_offers, name))
             for name, server in self.servers.items()
         }
-        self._seals: dict[str, dict[str, str]] = {}
+        self._digests: dict[str, dict[str, str]] = {}
 
     def record(self, name: str) -> ServerRecord:
         """Return the record of a server."""
@@ -55,9 +55,9 @@ class Fleet:
 
     def tools(self) -> list[Tool]:
         """Return every tool that is known and accepted."""
-        standing = {name: self.record(name).standing for name in self.servers}
+        visible = {name: self.record(name).visible for name in self.servers}
         return [
-            self._tool(full, server, offer) for full, (server, offer) in offers.known_names(standing).items()
+            self._tool(full, server, offer) for full, (server, offer) in offers.known_names(visible).items()
         ]
 
     def unreached(self) -> list[str]:
@@ -70,7 +70,7 @@ class Fleet:
             and self._now() >= record.tried_at + pause_seconds(record.failures * 6, LONGEST_PAUSE_SECONDS)
         ]
 
-    async def meet(self, names: Iterable[str], seconds: float | None = None) -> dict[str, ClawError]:
+    async def connect(self, names: Iterable[str], seconds: float | None = None) -> dict[str, ClawError]:
         """Reach these servers in parallel, and record their tools.
 
         :param seconds: for all of them together; None = no common limit.
@@ -88,7 +88,7 @@ class Fleet:
             except ClawError as why:
                 failed[name] = why
             if name in failed:
-                self._records.write(name, missed(self.record(name), failed[name].problem, self._now()))
+                self._records.write(name, with_failure(self.record(name), failed[name].problem, self._now()))
 
         async with asyncio.TaskGroup() as group:
             for name in names:
@@ -107,8 +107,8 @@ class Fleet:
 
     def _record_offers(self, name: str, offers: tuple[Offer, ...]) -> None:
         before = self.record(name)
-        after = met(before, offers)
-        self._seals[name] = {offer.name: offer.seal for offer in offers}
+        after = with_offers(before, offers)
+        self._digests[name] = {offer.name: offer.digest for offer in offers}
         if after != before:
             self._records.write(name, after)
 
@@ -126,7 +126,7 @@ class Fleet:
                 return await self._links[name].ask(held, again=offer.effects != "once")
             except Unreachable as why:
                 if not self.record(name).why:  # the first cause, not the pause after it
-                    self._records.write(name, missed(self.record(name), why.problem, self._now()))
+                    self._records.write(name, with_failure(self.record(name), why.problem, self._now()))
                 raise
 
         return Tool(
@@ -143,10 +143,10 @@ class Fleet:
 
     def _hold(self, name: str, offer: Offer) -> None:
         """Stop a call when the server now describes the tool differently from the accepted description."""
-        seals = self._seals.get(name, {})
-        if offer.name not in seals:
+        digests = self._digests.get(name, {})
+        if offer.name not in digests:
             raise ToolError("the MCP server {name} has no {tool} any more", name=name, tool=offer.name)
-        if seals[offer.name] != offer.seal:
+        if digests[offer.name] != offer.digest:
             raise ToolError(
                 "the MCP server {name} describes {tool} in another way than was accepted, so it is withheld. "
                 "The operator sees the change with: claw mcp show {name}, and accepts it with: claw mcp accept {name}",

@@ -32,7 +32,7 @@ class Offer:
     effects: str = "once"
 
     @property
-    def seal(self) -> str:
+    def digest(self) -> str:
         """A digest of all that a model reads of it."""
         return _digest([self.kind, self.name, self.description, self.parameters, self.effects])
 
@@ -57,9 +57,9 @@ class ServerRecord:
     tried_at: float = 0.0
 
     @property
-    def standing(self) -> tuple[Offer, ...]:
+    def visible(self) -> tuple[Offer, ...]:
         """The offers that a model may see."""
-        return tuple(offer for offer in self.offers if self.accepted.get(offer.name) == offer.seal)
+        return tuple(offer for offer in self.offers if self.accepted.get(offer.name) == offer.digest)
 
     @property
     def withheld(self) -> tuple[tuple[Offer, str], ...]:
@@ -67,7 +67,7 @@ class ServerRecord:
         return tuple(
             (offer, "changed" if offer.name in self.accepted else "new")
             for offer in self.offers
-            if self.accepted.get(offer.name) != offer.seal
+            if self.accepted.get(offer.name) != offer.digest
         )
 
 
@@ -76,14 +76,14 @@ def identity_of(words: Iterable[Any]) -> str:
     return _digest(list(words))
 
 
-def met(before: ServerRecord, offers: Iterable[Offer]) -> ServerRecord:
+def with_offers(before: ServerRecord, offers: Iterable[Offer]) -> ServerRecord:
     """Record the offers of a reached server. The first time, all of them are accepted."""
     now = tuple(offers)
-    accepted = before.accepted if before.known else {offer.name: offer.seal for offer in now}
+    accepted = before.accepted if before.known else {offer.name: offer.digest for offer in now}
     return ServerRecord(before.identity, now, accepted, known=True)
 
 
-def missed(before: ServerRecord, why: str, at: float) -> ServerRecord:
+def with_failure(before: ServerRecord, why: str, at: float) -> ServerRecord:
     """Record a failed attempt; keep what was known."""
     return replace(before, why=why, failures=before.failures + 1, tried_at=at)
 
@@ -93,9 +93,9 @@ def accepted(before: ServerRecord, names: Collection[str] = ()) -> ServerRecord:
 
     :param names: only these; empty = all of them.
     """
-    fresh = {offer.name: offer.seal for offer in before.offers if not names or offer.name in names}
+    fresh = {offer.name: offer.digest for offer in before.offers if not names or offer.name in names}
     gone = before.accepted.keys() - {offer.name for offer in before.offers}
-    kept = {name: seal for name, seal in before.accepted.items() if names or name not in gone}
+    kept = {name: digest for name, digest in before.accepted.items() if names or name not in gone}
     return replace(before, accepted=kept | fresh)
 
 

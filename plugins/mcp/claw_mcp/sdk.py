@@ -149,7 +149,7 @@ async def _transport(
     if server.url:
         from mcp.client.streamable_http import streamable_http_client
 
-        from claw_mcp.through import client
+        from claw_mcp.header_client import client
 
         headers = {name: secret.reveal() for name, secret in server.headers.items()}
         own = client(pooled(place.http)(server.url), headers)

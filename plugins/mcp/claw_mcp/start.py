@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from claw import ClawError, DiagnosticContext, Finding, HttpClients
 
+from claw_mcp.connection import Unreachable
 from claw_mcp.fleet import Fleet
-from claw_mcp.link import Unreachable
 from claw_mcp.record import ServerRecords
 from claw_mcp.repair import commands, install_words
 from claw_mcp.sdk import SDK, SessionEnvironment, program
@@ -29,7 +29,7 @@ def fleet(config: "PluginConfig", settings: McpSettings) -> Fleet:
 def reach_new_servers(config: "PluginConfig", settings: McpSettings, known: Fleet) -> None:
     """Reach the servers that were never reached, once, within the time limit of a start, and record the outcome."""
     if has_sdk() and settings.first_connect_seconds and (names := known.unreached()):
-        meet(config, settings, names, settings.first_connect_seconds)
+        connect(config, settings, names, settings.first_connect_seconds)
 
 
 def server_fault(settings: McpSettings, known: Fleet) -> ClawError | None:
@@ -51,7 +51,7 @@ def has_sdk() -> bool:
     return find_spec("mcp") is not None
 
 
-def meet(
+def connect(
     config: "PluginConfig", settings: McpSettings, names: Iterable[str], seconds: float | None = None
 ) -> dict[str, ClawError]:
     """Reach servers from outside of any event loop, record their tools, and disconnect.
@@ -68,13 +68,13 @@ def meet(
             SessionEnvironment(config.state_dir / "work", config.environ, network.client),
         )
         try:
-            failed.update(await there.meet(names, seconds))
+            failed.update(await there.connect(names, seconds))
         finally:
             await there.close()
             await network.aclose()
 
     # In a thread of its own: the caller may run in an event loop, and a server that hangs is not waited for.
-    thread = Thread(target=lambda: asyncio.run(all_of_them()), name="claw-mcp-meet", daemon=True)
+    thread = Thread(target=lambda: asyncio.run(all_of_them()), name="claw-mcp-connect", daemon=True)
     thread.start()
     thread.join(None if seconds is None else seconds + 1)
     return dict(failed)

@@ -10,7 +10,15 @@ import pytest
 from claw.security.redaction import Redactor
 from claw.testing import plugin_config
 from claw_mcp.offers import RESOURCES, all_offers, full_name, known_names, result_of
-from claw_mcp.record import Offer, ServerRecord, ServerRecords, accepted, met, missed, pause_seconds
+from claw_mcp.record import (
+    Offer,
+    ServerRecord,
+    ServerRecords,
+    accepted,
+    pause_seconds,
+    with_failure,
+    with_offers,
+)
 from claw_mcp.settings import McpSettings
 from hypothesis import given, strategies as st
 
@@ -23,44 +31,44 @@ offers = st.lists(
 
 @given(first=offers, later=offers)
 def test_only_what_the_operator_has_seen_as_it_is_now_is_ever_used(first: Any, later: Any) -> None:
-    record = met(met(ServerRecord("x"), first), later)
+    record = with_offers(with_offers(ServerRecord("x"), first), later)
 
-    assert list(record.standing) == [offer for offer in later if offer in first]
+    assert list(record.visible) == [offer for offer in later if offer in first]
     assert [offer for offer, _ in record.withheld] == [offer for offer in later if offer not in first]
 
 
 @given(first=offers, later=offers)
 def test_accepting_keeps_all_of_it_and_meeting_again_changes_nothing(first: Any, later: Any) -> None:
-    record = accepted(met(met(ServerRecord("x"), first), later))
+    record = accepted(with_offers(with_offers(ServerRecord("x"), first), later))
 
-    assert record.standing == later
+    assert record.visible == later
     assert record.withheld == ()
-    assert met(record, later) == record
+    assert with_offers(record, later) == record
 
 
 @given(first=offers, later=offers, name=st.sampled_from(["a", "b", "c"]))
 def test_accepting_one_leaves_the_others_as_they_were(first: Any, later: Any, name: str) -> None:
-    before = met(met(ServerRecord("x"), first), later)
+    before = with_offers(with_offers(ServerRecord("x"), first), later)
     after = accepted(before, [name])
 
-    assert all(offer in after.standing for offer in before.standing)
-    assert all(offer.name == name for offer in after.standing if offer not in before.standing)
+    assert all(offer in after.visible for offer in before.visible)
+    assert all(offer.name == name for offer in after.visible if offer not in before.visible)
 
 
 def test_a_tool_that_went_away_and_comes_back_otherwise_is_still_withheld() -> None:
     tool = Offer("weigh", "Weigh it.")
-    gone = met(met(ServerRecord("x"), [tool]), [])
-    back = met(gone, [replace(tool, description="Steal it.")])
+    gone = with_offers(with_offers(ServerRecord("x"), [tool]), [])
+    back = with_offers(gone, [replace(tool, description="Steal it.")])
     assert [why for _, why in back.withheld] == ["changed"]
 
 
 def test_a_server_that_could_not_be_reached_keeps_what_was_known_of_it(tmp_path: Path) -> None:
-    record = missed(met(ServerRecord("x"), [Offer("weigh")]), "it was down", at=5.0)
+    record = with_failure(with_offers(ServerRecord("x"), [Offer("weigh")]), "it was down", at=5.0)
     records = ServerRecords(tmp_path / "state")
     records.write("things", record)
 
     assert records.read("things", "x") == record
-    assert record.standing == (Offer("weigh"),)
+    assert record.visible == (Offer("weigh"),)
     assert (tmp_path / "state" / "things.json").stat().st_mode & 0o777 == 0o600
 
 

@@ -58,7 +58,7 @@ class _Session:
 class ServerConnection:
     """The connection to one server.
 
-    :param greet: called with the server's tools each time they were listed.
+    :param on_offers: called with the server's tools each time they were listed.
     :param clock: seconds that only grow.
     """
 
@@ -67,11 +67,11 @@ class ServerConnection:
         name: str,
         server: ServerSettings,
         place: sdk.SessionEnvironment,
-        greet: Callable[[tuple[Offer, ...]], None],
+        on_offers: Callable[[tuple[Offer, ...]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name, self.server, self.place = name, server, place
-        self._record_offers, self._clock = greet, clock
+        self._record_offers, self._clock = on_offers, clock
         self._withheld: set[str] = set()
         self._session: _Session | None = None
         self._lock: asyncio.Lock | None = None
