@@ -23,8 +23,10 @@ _log = logging.getLogger(__name__)
 
 
 class Memories:
-    """:param state_dir: of the plugin; the index of an agent is ``ID.sqlite`` there.
-    :param others: the embedders that other plugins registered.
+    """The memories of all agents.
+
+    :param state_dir: folder of the plugin; it holds the index of an agent as ``ID.sqlite``.
+    :param others: returns the embedders that other plugins registered.
     """
 
     def __init__(

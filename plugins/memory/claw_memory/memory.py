@@ -85,7 +85,9 @@ class State:
 
 
 class Memory:
-    """:param own: ``CLAW_HOME/agents/ID/agent``.
+    """The memory of one agent: its notes and their index.
+
+    :param own: ``CLAW_HOME/agents/ID/agent``.
     :param index: path of the index.
     """
 

@@ -88,7 +88,7 @@ def plugins_doctor(
     fix: Fix = False,
     as_json: AsJson = False,
 ) -> None:
-    """Load each plugin in a process of its own and hold what it does against what it declares.
+    """Load each plugin in a process of its own and compare it with its manifest.
 
     Exit 1 when something is wrong.
     """
