@@ -1,10 +1,8 @@
 """Facts of the vendor's models, as data (``models.json``): US dollars for a million tokens, and which of them
-cannot
-think; each row with its date.
+cannot think; each row with its date.
 
 Taken from the vendor's price page as the project genai-prices (pydantic, MIT) last checked it. The price of a
-cache write
-is that of the five-minute cache, which the requests ask for.
+cache write is that of the five-minute cache, which the requests ask for.
 """
 
 from functools import cache

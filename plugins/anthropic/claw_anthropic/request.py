@@ -1,9 +1,8 @@
 """Conversion of a request to the body of a Messages request. Pure.
 
 Facts: docs.anthropic.com, "Messages", "Prompt caching" (four breakpoints at most; the content before one is
-cached
-only from 1,024 tokens on), "Extended thinking" (a budget of 1,024 tokens or more, below max_tokens; no forced
-tool).
+cached only from 1,024 tokens on), "Extended thinking" (a budget of 1,024 tokens or more, below max_tokens; no
+forced tool).
 """
 
 from collections.abc import Iterable
@@ -76,9 +75,8 @@ def to_tool_choice(choice: str) -> Block:
 
 
 class MessagesTurns:
-    """The messages of a conversation as turns: the service wants user first, and all results of an answer in
-    one user
-    message, first.
+    """The messages of a conversation as turns: the service wants user first, and all results of an answer in one
+    user message, first.
 
     :param maker: name of this provider; thoughts are returned only to the ``model`` that made them.
     """

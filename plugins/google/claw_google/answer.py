@@ -1,10 +1,8 @@
 """Conversion of the chunks of a ``streamGenerateContent`` answer to claw's messages. Pure.
 
-Facts: ai.google.dev, "Generating content": a chunk is a whole response with some of its parts; the counts are
-of the
-whole so far, cached tokens and those of tools are included in the prompt's, thoughts apart from the answer's;
-the only
-end mark is a finish reason.
+Facts: ai.google.dev, "Generating content": a chunk is a whole response with some of its parts; the counts are of
+the whole so far, cached tokens and those of tools are included in the prompt's, thoughts apart from the answer's;
+the only end mark is a finish reason.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

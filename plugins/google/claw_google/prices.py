@@ -2,11 +2,9 @@
 its date.
 
 Taken from the vendor's price page as the project genai-prices (pydantic, MIT) last checked it; for the newest
-model as
-the project api-evangelist quotes that page. For text and pictures; audio costs more with some models. The
-half price of
-the Flash models from 3.6 on, until the end of 2026, is left out, so that a spending cap stays correct after
-it ends.
+model as the project api-evangelist quotes that page. For text and pictures; audio costs more with some models.
+The half price of the Flash models from 3.6 on, until the end of 2026, is left out, so that a spending cap stays
+correct after it ends.
 """
 
 from functools import cache

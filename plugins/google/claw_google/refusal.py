@@ -1,8 +1,8 @@
 """Google's error bodies as ``ProviderError``. Pure.
 
 Facts: google.rpc ``Status`` (code, status, details: ``ErrorInfo``, ``RetryInfo``); ai.google.dev,
-"Troubleshooting". A
-wrong key is a 400, and every 429 mentions quota and billing, even when only a limit per minute is reached.
+"Troubleshooting". A wrong key is a 400, and every 429 mentions quota and billing, even when only a limit per
+minute is reached.
 """
 
 from collections.abc import Mapping

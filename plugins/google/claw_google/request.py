@@ -1,10 +1,8 @@
 """Conversion of a request to the body of a ``generateContent`` request. Pure.
 
-Facts: ai.google.dev, "Generating content", "Function calling", "Thought signatures". From Gemini 3 on, the
-first call of
-an answer must come back with its original signature; for a call that another model made, the page names a
-placeholder
-word. A function's name begins with a letter or ``_``.
+Facts: ai.google.dev, "Generating content", "Function calling", "Thought signatures". From Gemini 3 on, the first
+call of an answer must come back with its original signature; for a call that another model made, the page names a
+placeholder word. A function's name begins with a letter or ``_``.
 """
 
 from collections.abc import Iterable
@@ -71,9 +69,8 @@ def to_tool_choice(choice: str) -> Part:
 
 
 class GeminiTurns:
-    """The messages of a conversation as alternating turns, user first; all results of an answer in one turn,
-    in call
-    order.
+    """The messages of a conversation as alternating turns, user first; all results of an answer in one turn, in
+    call order.
 
     :param maker: name of this provider; signatures are returned only to the ``model`` that made them.
     :param needs_signature: the model refuses calls without one.

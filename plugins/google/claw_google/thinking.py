@@ -1,7 +1,6 @@
 """The thinking level of a Gemini model. Pure.
 
-Facts: ai.google.dev, "Thinking": from Gemini 3 on a level (every model supports low and high; thinking cannot
-be
+Facts: ai.google.dev, "Thinking": from Gemini 3 on a level (every model supports low and high; thinking cannot be
 disabled), 2.5 a budget in tokens (0 = off, Pro at least 128, -1 = dynamic); older models have neither.
 """
 

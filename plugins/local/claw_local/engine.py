@@ -1,10 +1,8 @@
 """The engine: the file of a model name, and a loopback server for it in this process.
 
 Facts, from trials with xllamacpp 2026.10 (llama.cpp's server): port 0 takes a free one; verbosity 0 keeps it
-silent;
-it speaks ``/v1/chat/completions``, ``/v1/responses`` and ``/v1/messages``, all streamed; with all cores busy,
-as many
-threads as cores are ten times slower than one, so half of the cores is the default.
+silent; it speaks ``/v1/chat/completions``, ``/v1/responses`` and ``/v1/messages``, all streamed; with all cores
+busy, as many threads as cores are ten times slower than one, so half of the cores is the default.
 """
 
 import os

@@ -1,8 +1,7 @@
 """The provider: it sends the person's last message to the engine, and streams the answer.
 
-A model of this size reads about 100 tokens a second and cannot choose tools (measured: 3 of 8), so it gets
-one line
-of instructions and the last message only; neither the agent's system prompt nor tools.
+A model of this size reads about 100 tokens a second and cannot choose tools (measured: 3 of 8), so it gets one
+line of instructions and the last message only; neither the agent's system prompt nor tools.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """Memory for claw agents: Markdown files that people can read, searched by words and by meaning.
 
 Notes are ``MEMORY.md`` and ``memory/YYYY-MM-DD.md`` in ``CLAW_HOME/agents/ID/agent``; these files are
-authoritative. The
-search index lies in this plugin's folder and may be deleted at any time.
+authoritative. The search index lies in this plugin's folder and may be deleted at any time.
 """
 
 from collections.abc import Iterable

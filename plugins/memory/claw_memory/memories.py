@@ -1,8 +1,7 @@
 """The memories of all agents, and the background thread that keeps their indexes up to date.
 
 The thread starts with the first turn of an agent that may search. It waits a little first, so that a single
-question on
-the command line pays nothing, and works on one file or a few texts at a time.
+question on the command line pays nothing, and works on one file or a few texts at a time.
 """
 
 import logging

@@ -259,8 +259,7 @@ def _deduplicated(
 def _text_score(rank: float, whole: float) -> float:
     """Return the score of a rank, by the share of the question that it covers.
 
-    :param whole: the sum of the weights of all words of the question. In a small index all weights are low;
-        this
+    :param whole: the sum of the weights of all words of the question. In a small index all weights are low; this
     normalizes them.
     """
     return max(text_score(rank), _LEAST_SCORE) * min(-rank / whole, 1.0) ** 2

@@ -1,12 +1,9 @@
 """The script of a text, and sample sentences for each script.
 
 Multilingual embedders place the texts of one language together, so that a question finds texts in its own
-language
-before those that answer it. The mean of the vectors of a script is therefore subtracted (after Libovický,
-Rosa, Fraser:
-"On the Language Neutrality of Pre-trained Multilingual Representations", Findings of EMNLP 2020, section 3).
-While an
-index is small, the sample sentences supply that mean.
+language before those that answer it. The mean of the vectors of a script is therefore subtracted (after
+Libovický, Rosa, Fraser: "On the Language Neutrality of Pre-trained Multilingual Representations", Findings of
+EMNLP 2020, section 3). While an index is small, the sample sentences supply that mean.
 """
 
 import unicodedata

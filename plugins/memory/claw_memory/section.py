@@ -25,9 +25,8 @@ def recall_section(watch: Callable[[Any], None]) -> PromptSection:
 
 
 def recall(facts: PromptFacts) -> str:
-    """Tell the model when to search the memory, and whether to cite sources. Empty without ``memory_search``,
-    and when
-    ``memorySearch.enabled`` is false.
+    """Tell the model when to search the memory, and whether to cite sources. Empty without ``memory_search``, and
+    when ``memorySearch.enabled`` is false.
     """
     tools, settings = {tool.name for tool in facts.tools}, facts.agent.section("memorySearch", MemorySearch)
     if "memory_search" not in tools or not settings.enabled:

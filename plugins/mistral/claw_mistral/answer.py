@@ -1,8 +1,7 @@
 """Conversion of the chunks of a chat completion to an answer. Pure.
 
-Facts: docs.mistral.ai, "Chat" and "Reasoning": content is a text or a list of chunks; calls come whole, or
-grow under one
-index; usage comes with the finish reason, cached tokens included in the prompt's.
+Facts: docs.mistral.ai, "Chat" and "Reasoning": content is a text or a list of chunks; calls come whole, or grow
+under one index; usage comes with the finish reason, cached tokens included in the prompt's.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,10 +1,8 @@
 """Facts of Mistral's models, by name. Pure.
 
-Facts: docs.mistral.ai, "Models", "Reasoning": small from 4 and medium from 3.5 on support the efforts high
-and none,
-large from 4 on low, medium and high; magistral always thinks, and ``prompt_mode`` makes its thoughts visible.
-A model
-refuses an unsupported field (400, code 3051), so other models get none.
+Facts: docs.mistral.ai, "Models", "Reasoning": small from 4 and medium from 3.5 on support the efforts high and
+none, large from 4 on low, medium and high; magistral always thinks, and ``prompt_mode`` makes its thoughts
+visible. A model refuses an unsupported field (400, code 3051), so other models get none.
 """
 
 import re

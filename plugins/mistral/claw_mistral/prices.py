@@ -2,11 +2,9 @@
 its date.
 
 Taken from the vendor's price page as the project genai-prices (pydantic, MIT) last checked it; for the newest
-model as
-Vercel's gateway quotes that page, since the half price of its first weeks is over. A name that ends in
-``-latest``
-changes its model and price every few months, so it is left out; so is a model with two different published
-prices.
+model as Vercel's gateway quotes that page, since the half price of its first weeks is over. A name that ends in
+``-latest`` changes its model and price every few months, so it is left out; so is a model with two different
+published prices.
 """
 
 from functools import cache

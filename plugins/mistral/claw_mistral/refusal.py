@@ -1,7 +1,6 @@
 """Mistral's error bodies as ``ProviderError``. Pure.
 
-Observed forms: ``{"object": "error", "message": …, "type": …, "code": "3230"}``, whose message may itself
-hold a
+Observed forms: ``{"object": "error", "message": …, "type": …, "code": "3230"}``, whose message may itself hold a
 ``detail``; ``{"detail": "Unauthorized"}``; and the list of validation errors with status 422.
 """
 

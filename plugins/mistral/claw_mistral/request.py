@@ -1,8 +1,7 @@
 """Conversion of a request to the body of a chat completion. Pure.
 
-Facts: docs.mistral.ai, "Chat", "Function calling", "Reasoning". The ids of calls are nine letters and digits;
-a user
-message may not follow a tool result directly; an answer to be continued is marked ``prefix``.
+Facts: docs.mistral.ai, "Chat", "Function calling", "Reasoning". The ids of calls are nine letters and digits; a
+user message may not follow a tool result directly; an answer to be continued is marked ``prefix``.
 """
 
 from collections.abc import Iterable

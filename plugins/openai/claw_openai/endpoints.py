@@ -1,10 +1,8 @@
-"""The known endpoints, as data (``endpoints.json``): addresses, key variables, differences, and the context
-sizes and
-prices of their models.
+"""The known endpoints, as data (``endpoints.json``): addresses, key variables, differences, and the context sizes
+and prices of their models.
 
-Prices are US dollars for a million tokens, from the makers' own pages as the project genai-prices (pydantic,
-MIT) last
-checked them; date and page stand in each row. A maker that bills in another currency, or publishes none, has
+Prices are US dollars for a million tokens, from the makers' own pages as the project genai-prices (pydantic, MIT)
+last checked them; date and page stand in each row. A maker that bills in another currency, or publishes none, has
 no price.
 """
 

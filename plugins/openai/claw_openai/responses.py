@@ -1,8 +1,7 @@
 """The Responses API: conversion of a request to its body, and of its events to an answer. Pure.
 
-Facts: platform.openai.com, "Responses", "Streaming events": nothing is stored with the vendor, so reasoning
-is encrypted
-and returned before the calls it led to; a call is answered by its ``call_id``, not by the item's id.
+Facts: platform.openai.com, "Responses", "Streaming events": nothing is stored with the vendor, so reasoning is
+encrypted and returned before the calls it led to; a call is answered by its ``call_id``, not by the item's id.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -18,7 +18,6 @@ class ChannelSuite(InboundChecks, OutboundChecks, StreamingChecks, LifecycleChec
     :cvar abort_seconds: time limit for a cancelled ``send`` to end.
     :cvar stop_seconds: time limit for a cancelled ``run`` to end.
     :cvar without: features that the service lacks, whose tests are skipped: ``groups``, ``bots``,
-        ``acknowledgement``, ``credentials``. Missing methods of the channel need no entry: without
-        ``stream``, ``edit``,
-        ``delete``, ``state`` their tests are skipped.
+        ``acknowledgement``, ``credentials``. Missing methods of the channel need no entry: without ``stream``,
+        ``edit``, ``delete``, ``state`` their tests are skipped.
     """

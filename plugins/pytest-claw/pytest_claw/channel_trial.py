@@ -21,8 +21,7 @@ _of_channel: ContextVar[bool] = ContextVar("of_channel", default=False)
 class ServiceSide(Protocol):
     """A channel and its scripted service. All but ``address`` may be async; an attribute may be a method.
 
-    ``FakeChannel`` is such a place by itself; one whose channel is another object has it as ``channel``. A
-    method
+    ``FakeChannel`` is such a place by itself; one whose channel is another object has it as ``channel``. A method
     that makes no sense for a service is left out, and the suite lists it in its ``without``.
     """
 

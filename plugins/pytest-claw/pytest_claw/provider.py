@@ -52,9 +52,8 @@ class ProviderSuite(ProviderSuiteBase):
     """Checks of a provider. ``plugin``, ``name``, ``service`` are yours: see
     :class:`pytest_claw.provider_base.ProviderSuiteBase`.
 
-    ``service`` plays scripts, so that each word of an answer is known. With ``live`` in its place the same
-    tests run
-    against a real service, and check what holds for any answer.
+    ``service`` plays scripts, so that each word of an answer is known. With ``live`` in its place the same tests
+    run against a real service, and check what holds for any answer.
 
     :cvar limit_seconds: time limit for closing the connection after the stream is abandoned.
     """

@@ -19,11 +19,9 @@ class ProviderSuiteBase:
 
     :cvar plugin: the module (or object) with ``register_providers``.
     :cvar name: of the provider under test.
-    :cvar service: a service of ``claw_testing.services`` (``AnthropicService``, ``OpenAIService``, …), or a
-        class like
-        them: made with a list of ``Reply`` or a function of the request, an async context manager with
-        ``url``,
-        ``requests`` and ``left``; for faults also ``open``, ``refusals``, and replies that are played by
+    :cvar service: a service of ``claw_testing.services`` (``AnthropicService``, ``OpenAIService``, …), or a class
+        like them: made with a list of ``Reply`` or a function of the request, an async context manager with
+        ``url``, ``requests`` and ``left``; for faults also ``open``, ``refusals``, and replies that are played by
         hand.
     :cvar live: in place of ``service``, for ``ProviderSuite``: one that already runs.
     :cvar section: further keys of ``providers.NAME``.

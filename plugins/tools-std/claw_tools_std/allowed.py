@@ -164,8 +164,7 @@ def _is_exact_entry(words: Sequence[str], path: str, settings: Any) -> bool:
 
 def _entry_matches(entry: str, word: str, path: str, settings: Any) -> bool:
     """Match a bare name against a word found in a trusted folder, a pattern with slashes against the resolved
-    path; ``*``
-    does not match a slash.
+    path; ``*`` does not match a slash.
     """
     if "/" not in entry:
         return entry == word and is_trusted(path, settings)

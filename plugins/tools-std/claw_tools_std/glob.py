@@ -2,12 +2,10 @@
 it is given.
 
 Facts from ripgrep 13 (crates ``ignore`` and ``globset``) and gitignore(5), verified by a test against ``rg``
-itself:
-``*``, ``?`` and classes stop at a slash; ``{a,b}`` is a choice; a glob without a slash matches at any depth;
-the last
-rule of a file wins, a deeper file beats a higher one, ``.rgignore`` beats ``.ignore`` beats ``.gitignore``;
-the latter
-counts only in a git repository and not above its root; an ignored folder is not entered.
+itself: ``*``, ``?`` and classes stop at a slash; ``{a,b}`` is a choice; a glob without a slash matches at any
+depth; the last rule of a file wins, a deeper file beats a higher one, ``.rgignore`` beats ``.ignore`` beats
+``.gitignore``; the latter counts only in a git repository and not above its root; an ignored folder is not
+entered.
 """
 
 import re
@@ -98,8 +96,7 @@ class GlobSelection:
 
 def only(glob: str | None) -> GlobSelection:
     """Parse a glob; ``!GLOB`` excludes files. None, or a glob that matches everything (``*``, ``**/*``): all
-    files that
-    are neither ignored nor hidden.
+    files that are neither ignored nor hidden.
     """
     if not glob or not set(glob) - set("*/"):
         return GlobSelection(())

@@ -2,11 +2,9 @@
 written.
 
 The envelope is that of Codex (instructions of its ``apply_patch``): ``*** Add File:``, ``*** Update File:``
-(with ``*** Move to:``), ``*** Delete File:``; hunks begin with ``@@`` and optionally a line to look for
-first. Their
-lines begin with a blank (context), ``-`` (removed) or ``+`` (added). There are no line numbers: a hunk is
-found by its
-text.
+(with ``*** Move to:``), ``*** Delete File:``; hunks begin with ``@@`` and optionally a line to look for first.
+Their lines begin with a blank (context), ``-`` (removed) or ``+`` (added). There are no line numbers: a hunk is
+found by its text.
 """
 
 import posixpath

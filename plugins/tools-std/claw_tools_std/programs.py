@@ -1,22 +1,18 @@
 """The command lines that may start, by ``tools.exec``: a decision over words, made before anything runs.
 
 In ``allowlist`` mode a line is parsed into plain commands, which ``|``, ``&&``, ``||`` and ``;`` may join. A
-single one
-is started without a shell; each of several must be allowed by itself. These may run:
+single one is started without a shell; each of several must be allowed by itself. These may run:
 
 - :data:`READERS`, which only read, and only files of this agent: a word that names something outside of the
-  workspace
-  is refused, and so is an option that would write or start another program.
+  workspace is refused, and so is an option that would write or start another program.
 - ``tools.exec.allow``: a bare name (found on PATH), a pattern over the resolved path when it has a slash, or
-  ``{"argv": [...]}`` for one exact command; only the last may start another program. The default of that key
-  is
+  ``{"argv": [...]}`` for one exact command; only the last may start another program. The default of that key is
   ``python3`` and ``python``, so that an agent can run what it wrote. **A script may do whatever this user may
   do**: ``allow: []`` forbids it, a sandbox confines it.
 - ``tools.exec.safeBins``: programs that filter what is piped into them and are given no file.
 
 ``tools.exec.ask`` says when a person is asked: about what is not allowed so (``on-miss``), about everything
-(``always``),
-or about nothing (``off``).
+(``always``), or about nothing (``off``).
 """
 
 import hashlib

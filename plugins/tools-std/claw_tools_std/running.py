@@ -60,8 +60,7 @@ class RunningCommand:
     """One started command and its process group.
 
     :param outlet: its output; :param inlet: its input, None = no input. Both are pipes of our own, or one
-        terminal:
-        asyncio would consider a process as running as long as any child of it holds its output open.
+        terminal: asyncio would consider a process as running as long as any child of it holds its output open.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Named faults of a model service on the wire, each with the allowed ends of a call that meets it.
 
 A service of ``claw_testing.services`` plays it in its own protocol: the valid stream of the fault's reply is
-modified,
-and ``line.say`` puts bytes on the bare connection.
+modified, and ``line.say`` puts bytes on the bare connection.
 """
 
 import asyncio
