@@ -71,10 +71,9 @@ _LONG_OPTIONS = frozenset(
         "--words",
     ]
 )
-# Options by which a reader writes, sets, starts a program, follows links, or reads the names of further
-# files; and
-# those whose value is a file, if they do not come first in a cluster: a value is only recognized behind the
-# first letter.
+# Options by which a reader writes, sets, starts a program, follows links, or reads the names of further files; and
+# those whose value is a file, if they do not come first in a cluster: a value is only recognized behind the first
+# letter.
 _REFUSED = {
     "date": re.compile(r"-[a-zA-Z]*[sf].*|-[a-ce-zA-HJ-Z]+r.*"),
     "diff": re.compile(r"-[a-zA-Z0-9]*[rl].*|-[a-zA-Z0-9]+[XS].*|--recursive"),
