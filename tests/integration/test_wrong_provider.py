@@ -44,7 +44,7 @@ async def test_the_error_names_the_key_and_does_not_say_that_nobody_is_there(sec
 @pytest.mark.parametrize(("section", "key"), WRONG)
 def test_claw_config_validate_says_it_without_a_gateway(tmp_path: Path, section, key):
     (tmp_path / "config.json").write_text(
-        json.dumps({"providers": {"ollama": section, "deepseek": {"api": "chat"}}})
+        json.dumps({"providers": {"ollama": section, "deepseek": {"api": "chat", "apiKey": "k"}}})
     )
     errors, warnings = config_findings(tmp_path, {})
     assert errors == []
