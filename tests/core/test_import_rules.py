@@ -304,7 +304,7 @@ BUDGETS = {
     "claw.config": 1926,
     "claw.contracts": 1631,
     "claw.host": 2705,
-    "claw.policy": 1002,
+    "claw.policy": 999,
     "claw.security": 1592,
     "claw.storage": 1370,
     "claw_admin": 3945,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from claw.config import validate_source
 from claw.config.source import ConfigSource, parse_config
-from claw.config.summary import FIRST_PARTY, outline_config
+from claw.config.summary import FIRST_PARTY, PluginKeys, outline_config
 from claw.contracts.errors import ConfigError
 from claw.host.discovery import plugin_keys
 from claw.host.manifest import InstalledPlugin, parse_manifest
@@ -131,7 +131,10 @@ def test_the_keys_of_a_quarantined_channel_stop_nothing_else_and_those_of_a_guar
         [owner], outline_config({}), ()
     )]  # fmt: skip
     config = validate_source(
-        ConfigSource(text="", tree={"waves": {"length": 3}}), Path("/home"), {}, lambda read: {"waves": None}
+        ConfigSource(text="", tree={"waves": {"length": 3}}),
+        Path("/home"),
+        {},
+        lambda read: PluginKeys({"waves": None}),
     )
 
     errors = config_key_errors(config, states)
