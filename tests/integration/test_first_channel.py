@@ -31,7 +31,13 @@ def test_the_doctor_says_that_the_api_has_no_token_yet_and_is_content_once_it_ha
     asked = machine.claw("doctor", "http")
     assert (asked.code, "claw config set gateway.auth.token TOKEN" in asked.out) == (1, True)
     machine.claw("config", "set", "gateway.auth.token", "0123456789abcdef")
-    assert machine.claw("doctor", "http").code == 0
+    well = machine.claw("doctor", "http")
+    assert (well.code, well.out.splitlines()[0]) == (
+        0,
+        "channels.http: listens at 127.0.0.1, port 18789, while the gateway runs",
+    )
+    [fact] = json.loads(machine.claw("doctor", "http", "--json").out)["facts"]
+    assert fact["about"] == "channels.http"
 
 
 @pytest.mark.parametrize(

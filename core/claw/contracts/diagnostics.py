@@ -10,7 +10,7 @@ class Finding:
     """A problem and its fix.
 
     :param about: id of a plugin, a key, or a file; a channel that checks itself may leave it empty.
-    :param kind: one word for programs, the same in every language.
+    :param kind: one word for programs, the same in every language; ``fact`` = nothing is wrong: a line of information.
     :param fix: an instruction that removes the cause.
     :param grave: the finding affects the exit code; otherwise it is only reported.
     :param edit: key and value of the config file that fix it without a question to anybody.

@@ -26,7 +26,7 @@ from claw import (
     t,
 )
 from claw.runtime import make_folder, replace_file
-from claw_channel_sdk import EditStream, split_text
+from claw_channel_sdk import EditStream, account_fact, split_text
 
 from claw_discord import outbound as body
 from claw_discord.client import Connection, ConnectionTimings, label
@@ -113,6 +113,13 @@ class DiscordChannel:
 
         http = self._http(self._settings.api_base)
         return await diagnose(self._settings, token_key(self.account), self._token(), http)
+
+    async def facts(self) -> Sequence[str]:
+        """Return the bot's name and the channels that it answers; events come by the gateway connection."""
+        from claw_discord.diagnosis import bot_name
+
+        name = await bot_name(self._settings, self._token(), self._http(self._settings.api_base))
+        return [account_fact(name, "websocket", self._settings)]
 
     async def run(self, inbox: Inbox) -> None:
         """Listen until cancelled; messages missed in between are fetched at the next start."""

@@ -5,7 +5,7 @@ Flags from https://discord.com/developers/docs/resources/application#application
 
 from typing import TYPE_CHECKING, Any
 
-from claw import Finding, t
+from claw import DeliveryError, Finding, t
 
 if TYPE_CHECKING:
     import httpx2
@@ -39,6 +39,18 @@ async def diagnose(
         status = max(me.status_code, application.status_code)
         return [Finding("", "refused", t("Discord answered with HTTP {status}", status=status))]
     return _of_flags(settings, application.json())
+
+
+async def bot_name(settings: "DiscordSettings", token: str, http: "httpx2.AsyncClient") -> str:
+    """Return the bot's name.
+
+    :raises DeliveryError: Discord does not answer with it.
+    """
+    known = {"Authorization": f"Bot {token}"}
+    me = await http.get(f"{settings.api_base.rstrip('/')}/users/@me", headers=known)
+    if me.is_error:
+        raise DeliveryError("Discord answered with HTTP {status}", status=me.status_code)
+    return str(me.json().get("username", ""))
 
 
 def _of_flags(settings: "DiscordSettings", application: Any) -> list[Finding]:

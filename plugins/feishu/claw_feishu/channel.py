@@ -24,7 +24,7 @@ from claw import (
     StreamingReply,
     t,
 )
-from claw_channel_sdk import WebRoute
+from claw_channel_sdk import WebRoute, account_fact
 
 from claw_feishu import media
 from claw_feishu.cards import Card, CardStream
@@ -54,18 +54,8 @@ class FeishuChannel(ConnectionEvents):
 
     name = CHANNEL
     capabilities = frozenset(
-        {
-            "threads",
-            "reactions",
-            "edit",
-            "delete",
-            "buttons",
-            "media",
-            "typing",
-            "streaming",
-            "idempotent",
-            "names",
-        }
+        {"threads", "reactions", "edit", "delete", "buttons", "media"}
+        | {"typing", "streaming", "idempotent", "names"}
     )
     limits = ChannelLimits(
         text_chars=4000,
@@ -84,12 +74,8 @@ class FeishuChannel(ConnectionEvents):
         now: Callable[[], float] = time.time,
         pace: LongConnectionTimings | None = None,
     ) -> None:
-        self.settings, self.account, self.now, self.pace = (
-            settings,
-            account,
-            now,
-            pace or LongConnectionTimings(),
-        )
+        self.settings, self.account, self.now = settings, account, now
+        self.pace = pace or LongConnectionTimings()
         self.tenant = Tenant(http, settings.app_id, self._secret("app_secret", "appSecret"), time.monotonic)
         self.bot = FeishuBot("", settings.app_id, account)
         self.directory = Directory(self.tenant)
@@ -404,6 +390,13 @@ class FeishuChannel(ConnectionEvents):
         from claw_feishu.diagnosis import diagnose
 
         return await diagnose(self)
+
+    async def facts(self) -> Sequence[str]:
+        """Return the bot's name, how it receives, and the groups that it answers."""
+        bot = (await self.tenant.call("GET", "/open-apis/bot/v3/info")).get("bot") or {}
+        return [
+            account_fact(str(bot.get("app_name") or self.settings.app_id), self.settings.mode, self.settings)
+        ]
 
     def up(self) -> None:
         """Record that the connection works."""

@@ -77,6 +77,8 @@ async def service_findings(setup: Setup, only: str = "") -> list[Finding]:
             channel = app.registry.channel(name, account)
             if channel is not None:
                 diagnosed = await _diagnose(channel)
+                if not any(one.grave for one in diagnosed):
+                    diagnosed += await _facts(channel)
                 found += [
                     replace(one, about=one.about or key, problem=app.redact(one.problem)) for one in diagnosed
                 ]
@@ -95,6 +97,17 @@ def _selected(rows: list[dict[str, Any]], only: str) -> list[dict[str, Any]]:
         fix = "did you mean {near}?" if near else "claw channels list shows those of the file"
         raise UsageError("no channel {name} is configured", fix=fix, name=only, near=near)
     return chosen
+
+
+async def _facts(channel: Channel) -> list[Finding]:
+    """Return what a channel knows of its account, as findings of the kind ``fact``; empty when it fails: what is wrong
+    was looked for before."""
+    facts = getattr(channel, "facts", None)
+    try:
+        lines = await within(CHECK_SECONDS, facts()) if facts else ()
+    except Exception:  # noqa: BLE001 - third-party code
+        return []
+    return [Finding("", "fact", str(line), grave=False) for line in lines]
 
 
 async def _diagnose(channel: Channel) -> list[Finding]:

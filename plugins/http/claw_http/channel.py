@@ -100,6 +100,14 @@ class HttpChannel:
         """Report if no caller of the API can authenticate."""
         return token_findings(self._settings, self._config.section("gateway", GatewaySettings))
 
+    async def facts(self) -> Sequence[str]:
+        """Return the address at which it listens."""
+        gateway = self._config.section("gateway", GatewaySettings)
+        address = listening_address(gateway.bind)
+        return [
+            t("listens at {address}, port {port}, while the gateway runs", address=address, port=gateway.port)
+        ]
+
     async def send(self, outbound: Outbound) -> Receipt:
         """Pass the reply to the waiting request. If that is gone, the reply remains in the conversation only.
 

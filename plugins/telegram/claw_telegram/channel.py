@@ -25,7 +25,7 @@ from claw import (
     StreamingReply,
     t,
 )
-from claw_channel_sdk import EditStream
+from claw_channel_sdk import EditStream, account_fact
 
 from claw_telegram.api import QUIET, BotApi, TelegramError
 from claw_telegram.drafting import DraftStream, draft_id
@@ -96,6 +96,11 @@ class TelegramChannel:
         from claw_telegram.diagnosis import diagnose
 
         return await diagnose(self._account, self._api())
+
+    async def facts(self) -> Sequence[str]:
+        """Return the bot's name, how it receives, and the groups that it answers."""
+        settings, bot = self._account.settings, bot_of(await self._api().call("getMe"))
+        return [account_fact(f"@{bot.username}", settings.mode, settings)]
 
     @property
     def _log_name(self) -> str:
@@ -252,12 +257,8 @@ class TelegramChannel:
             return await self._finish_stream(outbound)
         ids: list[str] = []
         for attachment in outbound.attachments:
-            first = not ids
-            ids.append(
-                await self._send_file(
-                    attachment, outbound if first else replace(outbound, text="", buttons=())
-                )
-            )
+            carrier = replace(outbound, text="", buttons=()) if ids else outbound
+            ids.append(await self._send_file(attachment, carrier))
         outgoing = self._to_message(outbound)
         if outbound.text and (not outbound.attachments or not outgoing.caption):
             ids += await self._deliver(outgoing)
@@ -334,9 +335,8 @@ class TelegramChannel:
         """
         most = self.limits.media_in_bytes
         if (attachment.size_bytes or 0) > most:
-            raise DeliveryError(
-                "Telegram does not give bots files over {size} MB", permanent=True, size=most >> 20
-            )
+            problem = "Telegram does not give bots files over {size} MB"
+            raise DeliveryError(problem, permanent=True, size=most >> 20)
         api = self._api()
         file = await api.call("getFile", {"file_id": attachment.key})
         async with contextlib.aclosing(api.download(str(file["file_path"]))) as pieces:

@@ -6,6 +6,7 @@ Nothing is imported before it is asked for.
 from claw import lazy_names
 
 _NAMES = {
+    "account_facts": "account_fact",
     "edit_stream": "EditStream",
     "fates": "FateInbox MessageFate",
     "optional_methods": "OptionalChannelMethods",

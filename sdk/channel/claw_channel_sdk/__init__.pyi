@@ -1,5 +1,8 @@
 """For type checkers: the public names of claw_channel_sdk, as ``__init__`` finds them."""
 
+from claw_channel_sdk.account_facts import (
+    account_fact as account_fact,
+)
 from claw_channel_sdk.edit_stream import (
     EditStream as EditStream,
 )

@@ -63,3 +63,10 @@ class OptionalChannelMethods(Protocol):
         changes nothing; ``about`` may be left empty. An exception is reported as a finding too.
         """
         ...
+
+    async def facts(self) -> Sequence[str]:
+        """Return lines about this account for ``claw doctor NAME``: who the bot is, how it is connected.
+
+        Asked after ``diagnose`` found nothing that affects the exit code; it sends and changes nothing.
+        """
+        ...

@@ -36,6 +36,15 @@ async def test_a_bot_that_is_set_up_well_has_nothing_wrong_and_connects_nowhere(
     assert [one.path for one in discord.log] == ["/users/@me", "/applications/@me"]
 
 
+async def test_the_facts_name_the_bot_and_its_groups(discord: FakeDiscord, tmp_path: Path) -> None:
+    channel = channel_of(discord, tmp_path, groupPolicy="open")
+    try:
+        [fact] = await channel.facts()
+    finally:
+        await _NETWORKS.pop(channel).aclose()
+    assert fact.startswith("bot ") and fact.endswith(", websocket, all groups allowed")
+
+
 async def test_a_token_that_nobody_has_is_reported(discord: FakeDiscord, tmp_path: Path) -> None:
     [one] = await found(channel_of(discord, tmp_path, token="nobody-has-this"))
     assert (one.about, one.kind) == ("channels.discord.token", "credentials")

@@ -185,6 +185,9 @@ async def test_claw_doctor_feishu_ends_with_1_when_a_scope_is_missing(tmp_path: 
     async with FakeFeishu() as feishu:
         machine = a_machine(tmp_path, feishu)
         assert await asked(machine, "feishu") == (0, [])
+        fine = await asyncio.to_thread(machine.claw, "doctor", "feishu")
+        fact = "channels.feishu: bot claw, websocket, no groups allowed"
+        assert (fine.code, fine.out.splitlines()) == (0, [fact, "no problems found"])
 
         feishu.missing_scopes.add("cardkit:card:write")
         code, [one] = await asked(machine, "feishu")

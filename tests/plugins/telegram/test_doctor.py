@@ -21,6 +21,14 @@ async def test_a_bot_that_is_set_up_well_has_nothing_wrong_and_nothing_is_change
         assert [call.method for call in service.log] == ["getMe", "getWebhookInfo"]
 
 
+async def test_the_facts_name_the_bot_its_mode_and_its_groups() -> None:
+    async with FakeTelegram(TOKEN) as service:
+        async with channel_at(service.url, groups={"-100": {}, "-200": {"enabled": False}}) as channel:
+            assert await channel.facts() == [f"bot @{service.bot['username']}, polling, 1 group allowed"]
+        async with channel_at(service.url, groupPolicy="disabled", **HOOK) as channel:
+            assert await channel.facts() == [f"bot @{service.bot['username']}, webhook, no groups allowed"]
+
+
 async def test_a_token_that_nobody_has_is_named_by_its_key() -> None:
     async with FakeTelegram("1:another") as service:
         [one] = await found(service)

@@ -68,10 +68,17 @@ def doctor(
                 (one.about, one.problem): one for one in (*found, *diagnostics.plugin_findings(context))
             }.values()
         )
+    facts = [one for one in found if one.kind == "fact"]
+    found = [one for one in found if one.kind != "fact"]
     left, fixed = _apply_fixes(found) if fix else (found, [])
     if as_json:
-        document("doctor", {"findings": [_finding_data(one) for one in left], "mended": fixed})
+        lines = [{"about": one.about, "text": one.problem} for one in facts]
+        document(
+            "doctor", {"findings": [_finding_data(one) for one in left], "mended": fixed, "facts": lines}
+        )
     else:
+        for one in facts:
+            typer.echo(f"{one.about}: {one.problem}")
         _print_findings(left, fixed)
     raise typer.Exit(code=1 if any(one.grave for one in left) else 0)
 
