@@ -30,11 +30,7 @@ BROKEN_SCENES: dict[str, str] = {
     "sixteen 429 for one answer": "lost: a 429 counts as a try, and the answer is dropped without a notice",
     "six sends are cut": "lost: the notice about an answer in doubt is sent once, so it can be lost too",
     "six responses are cut": "half_left: a part that was shown stays beside the whole answer",
-    "the response of a call is cut": "repeated_once: no Idempotency-Key, so the SDK's retry runs the tool again",
-    "28 calls of one user": "http_wrong: the oldest of more than 20 waiting calls get 200 with an empty content",
-    "the model refuses a call": "http_wrong: a failed turn is 200 with an apology",
-    "300 connections at once": "http_dropped: of more than 256 new connections the oldest are closed without a byte",
-    "ten wrong tokens, then the right one": "http_locked_out: wrong tokens of an address refuse its right one",
+    "the model refuses a call": "http_unanswered: the failed turn is a 400, and the judge counts answers only",
 }
 """Scenes in which a promise is broken today, with the reason."""
 BROKEN_LARGE_SCENES: dict[str, str] = {
@@ -42,15 +38,13 @@ BROKEN_LARGE_SCENES: dict[str, str] = {
     "5 % of requests and of responses are lost": "half_left, and lost where a notice is cut too",
     "200 callers one after another with 256 descriptors": "http_wrong: warm sessions use up the descriptors",
     "150 callers at once with 200 descriptors": "http_wrong: warm sessions use up the descriptors",
-    "1000 callers at once": "http_unanswered: of more than 256 new connections the oldest are closed",
 }
 BROKEN_COUNTS: dict[str, str] = {
     "lost": "a channel that ends at a 401; notices that are lost; see the scenes",
     "half_left": "half messages of dead processes stay; see the scenes",
-    "repeated_once": "a repeated HTTP call runs its tool again; see the scenes",
     "repeated_undeclared": "undeclared tools run again; see the scenes",
-    "http_wrong": "failed turns are 200 with an apology; see the scenes",
-    "http_unanswered": "the answer of a call is an apology; see the scenes",
+    "http_wrong": "warm sessions use up the descriptors; see the scenes",
+    "http_unanswered": "a failed turn is an error, also when it is asked for again",
     "channel_gone": "a 401 or a 404 page ends the channel; see the scenes",
     "doubled": "seen now and then after two kills in one turn",
 }

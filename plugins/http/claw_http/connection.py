@@ -22,7 +22,9 @@ IDLE_CONNECTIONS = 256
 """Connections without a request beyond which the oldest are closed, once they had ``SETTLE_SECONDS`` for a head."""
 YOUNG_CONNECTIONS = 1024
 """Connections without a request beyond which no more are accepted until some have a request or are closed."""
-SETTLE_SECONDS = 1.0
+SETTLE_SECONDS = 3.0
+CROWDED_SECONDS = 1.0
+"""The same while no more connections are accepted."""
 TAKEN_SECONDS = 30.0
 """A caller that reads nothing of a pending response for this time is disconnected; asyncio would wait for
 ever.
@@ -58,19 +60,19 @@ class IdleConnections:
         if timer := self._since.pop(transport, None):
             timer.cancel()
 
-    def close_oldest(self) -> bool:
+    def close_oldest(self, settle_seconds: float) -> bool:
         """Close the oldest connection; return false if it had no time yet to send a head."""
         oldest = next(iter(self._since), None)
         if oldest is None:
             return False
         waited = HEAD_SECONDS + asyncio.get_running_loop().time() - self._since[oldest].when()
-        if waited >= SETTLE_SECONDS:
+        if waited >= settle_seconds:
             self._close(oldest)
-        return waited >= SETTLE_SECONDS
+        return waited >= settle_seconds
 
     def _trim_oldest(self) -> None:
         """Close old connections beyond the limit, now and as soon as the next one is old."""
-        while len(self._since) > IDLE_CONNECTIONS and self.close_oldest():
+        while len(self._since) > IDLE_CONNECTIONS and self.close_oldest(SETTLE_SECONDS):
             pass
         if len(self._since) > IDLE_CONNECTIONS and self._trim is None:
             self._trim = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._trim_again)
@@ -201,7 +203,7 @@ class Connections:
 
     def close_idle(self) -> bool:
         """Close the oldest connection without a request; return false if there is none that may be closed."""
-        return self._idle.close_oldest()
+        return self._idle.close_oldest(CROWDED_SECONDS)
 
     async def close(self) -> None:
         """Give running requests a moment to end, and close."""
