@@ -38,10 +38,12 @@ BROKEN_LARGE_SCENES: dict[str, str] = {
     "5 % of requests and of responses are lost": "half_left, and lost where a notice is cut too",
     "200 callers one after another with 256 descriptors": "http_wrong: warm sessions use up the descriptors",
     "150 callers at once with 200 descriptors": "http_wrong: warm sessions use up the descriptors",
+    "1000 callers at once": "http_unanswered: not run again since connections wait in the backlog",
 }
 BROKEN_COUNTS: dict[str, str] = {
     "lost": "a channel that ends at a 401; notices that are lost; see the scenes",
     "half_left": "half messages of dead processes stay; see the scenes",
+    "repeated_once": "not run again since repeated HTTP calls join their turn",
     "repeated_undeclared": "undeclared tools run again; see the scenes",
     "http_wrong": "warm sessions use up the descriptors; see the scenes",
     "http_unanswered": "a failed turn is an error, also when it is asked for again",
