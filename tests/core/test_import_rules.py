@@ -332,7 +332,7 @@ BUDGETS = {
     "claw_openai": 666,
     "claw_prompt": 902,
     "claw_prompted_tools": 884,
-    "claw_provider_sdk": 1421,
+    "claw_provider_sdk": 1422,
     "claw_sessions": 1300,
     "claw_skills": 447,
     "claw_telegram": 2280,

@@ -138,6 +138,20 @@ async def test_a_service_that_refuses_is_one_line_with_its_fix(
     assert [part for part in parts if part not in said.line] == [], said.line
 
 
+async def test_a_model_named_for_this_run_that_its_service_does_not_know_is_an_error(
+    machine: Machine,
+) -> None:
+    gone = ServiceReply(status=404, body={"error": {"message": "no model", "code": "model_not_found"}})
+    async with OpenAIService(lambda r: gone if r.body["model"] != "m" else ServiceReply("no")) as service:
+        machine.configured(config_of(service.url))
+        said = await asyncio.to_thread(machine.claw, "chat", "--model", "toy/mm", "hi")
+    assert (said.code, said.out) == (1, "")
+    assert (
+        "toy/mm: the service does not know this model (no model). did you mean toy/m? Or: check its"
+        in said.line
+    )
+
+
 def test_a_closed_port_names_the_key_of_the_address(machine: Machine, closed_port: int) -> None:
     machine.configured(config_of(f"http://127.0.0.1:{closed_port}/v1"))
     said = machine.claw("chat", "hi")

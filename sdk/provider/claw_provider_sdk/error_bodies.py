@@ -17,7 +17,10 @@ _TEXTS = frozenset({
     "description", "desc", "title", "error", "errors", "raw",
 })  # fmt: skip
 _KINDS = frozenset({"code", "type", "status", "errorcode", "errortype", "exception"})
-_NUMBERS = _KINDS | {"statuscode", "httpcode", "httpstatuscode", "returncode", "errno", "errcode"}
+_CODES = frozenset({
+    "code", "errorcode", "statuscode", "httpcode", "httpstatuscode", "returncode", "errno", "errcode"
+})  # fmt: skip
+_NUMBERS = _CODES | {"status"}
 _FINE = frozenset({"", "0", "200", "ok", "success", "none", "true"})
 _ANSWER = frozenset({"id", "object", "model", "choices", "usage"})
 _DEPTH, _MOST = 6, 100
@@ -72,16 +75,14 @@ def is_failure(body: Any) -> bool:
     if any(_has_failed(part) for part in (body, *inner, *deep)):
         return True
     names = {_plain(name) for name, value in body.items() if value}
-    return (
-        bool(names & _TEXTS)
-        and not names & _ANSWER
-        and not any(name in _NUMBERS for name, _ in _fields(body))
-    )
+    return bool(names & _TEXTS) and not names & _ANSWER and not _CODES & dict(_fields(body)).keys()
 
 
 def _has_failed(part: Mapping[str, Any]) -> bool:
     fields = dict(_fields(part))
-    coded = any(str(fields[name]).lower() not in _FINE for name in _NUMBERS & fields.keys())
+    status = str(fields.get("status"))[:9]
+    coded = any(str(fields[name]).lower() not in _FINE for name in _CODES & fields.keys())
+    coded = coded or (status.isdecimal() and int(status) >= 400)
     return coded and any(isinstance(fields[name], str) and fields[name] for name in _TEXTS & fields.keys())
 
 

@@ -96,6 +96,8 @@ def test_an_error_body_with_status_200_is_an_error_and_no_empty_answer(
         {"id": "gen-x", "provider": "OpenAI", "created": 1, "choices": None},
         {"x_groq": {"id": "req_x"}, "choices": []},
         {"success": True, "errors": [], "result": {}},
+        {"choices": [], "metadata": {"type": "route", "description": "the nearest region"}},
+        {"id": "x", "choices": [], "status": "queued", "message": {"role": "assistant"}},
     ],
 )
 def test_a_chunk_without_choices_that_reports_no_failure_is_none(chunk: dict[str, Any]) -> None:
