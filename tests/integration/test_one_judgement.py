@@ -84,12 +84,13 @@ def test_validate_and_doctor_say_the_same(home: Path, text: str, key: str, sever
     validated, checked = claw("config", "validate", "--json"), claw("doctor", "--json")
 
     judged = json.loads(validated.stdout)
-    warnings = {one["key"]: f"{one['problem']}. {one['fix']}" for one in judged["warnings"]}
+    # A setting that the code of a plugin refuses is named by the plugin's id, without a file.
+    of_file = [one for one in judged["warnings"] if one["file"]]
+    warnings = {one["key"]: f"{one['problem']}. {one['fix']}" for one in of_file}
     errors = {one["key"]: f"{one['problem']}. {one['fix']}" for one in judged["errors"]}
     assert said in (errors if severity == ERROR else warnings)[key]
     assert validated.exit_code == (3 if severity == ERROR else 0)
     found = [one for one in json.loads(checked.stdout)["findings"] if one["kind"] == "config"]
-    # What a plugin refuses is known once it was loaded: `about` is its id, without a file.
     findings = [one for one in found if ": " in one["about"]]
     assert [one["about"].partition(": ")[2].partition(" ")[0] for one in findings] == [*errors, *warnings]
     [finding] = [one for one in findings if one["about"].partition(": ")[2].partition(" ")[0] == key]
@@ -202,3 +203,25 @@ def test_a_start_prints_the_findings_and_the_channel_that_failed(home: Path, tmp
     assert set(printed) <= set(started.stderr.splitlines())
     [failed] = [line for line in started.stderr.splitlines() if line.startswith("http: ")]
     assert str(port) in failed
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("channels: {telegram: {}}", "channels.telegram.botToken: the bot has no token"),
+        ("channels: {feishu: {appId: cli_x}}", "channels.feishu.appSecret: is missing"),
+        ("channels: {discord: {}}", "channels.discord.token"),
+        ("plugins: {entries: {mcp: {config: {mcpServers: {x: {}}}}}}", "has either a command (and args) or a url"),
+        ("channels: {telegram: {accounts: {a: {botToken: '1:abc'}, b: {}}}}", "channels.telegram.accounts.b"),
+    ],
+)  # fmt: skip
+def test_settings_that_a_plugin_refuses_are_named_before_anything_was_started(
+    home: Path, text: str, said: str
+) -> None:
+    configured(home, text)
+
+    first, again = claw("config", "validate"), claw("config", "validate")
+
+    assert said in first.output
+    assert again.output == first.output
+    assert said in claw("doctor").output

@@ -1,19 +1,25 @@
 """``claw config``: check the one config file; ``get``, ``set``, ``unset`` and ``schema`` come from claw-admin."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from claw.cli.output import document
 from claw.cli.plugin_commands import AsJson
 from claw.config import source
-from claw.contracts.diagnostics import INCOMPATIBLE, QUARANTINED
+from claw.config.summary import outline_config
+from claw.contracts.channel import UnavailableChannel
+from claw.contracts.diagnostics import INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ConfigError
 from claw.host.discovery import home_of, use_configured_locale
 from claw.i18n import t
+
+if TYPE_CHECKING:
+    from claw.app import Setup
+    from claw.host.manager import Host
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Read, change and check the config file.")
 
@@ -76,10 +82,24 @@ def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[Config
         why = t("no plugin in use looks for settings without effect (claw-admin does)")
         fix = checking[0].fix if checking else "pip install claw-admin"
         warnings.append(setup.config.error("plugins", why, fix))
-    # Settings of this file that a plugin refused when it was last loaded.
-    refused = [one for one in setup.plugin_states if one.without_failure and one.stage == "config"]
-    recorded = [ConfigError(one.id, "{why}", "{advice}", why=one.why, advice=one.fix) for one in refused]
-    return errors, [*warnings, *recorded]
+    return errors, [*warnings, *_refused_settings(setup, host)]
+
+
+def _refused_settings(setup: "Setup", host: "Host") -> Iterator[ConfigError]:
+    """Yield the settings that a plugin refuses: now, or when it was last loaded."""
+    from claw.host.state import chosen_by_file
+
+    wanted = outline_config(setup.config.raw)
+    for state in setup.plugin_states:
+        if state.state == LOADED and (state.found.channels or chosen_by_file(state.id, wanted)):
+            host.ask(state.id)
+    known = {one.id for one in setup.plugin_states if one.state == QUARANTINED and not one.without_failure}
+    for state in host.plugin_states:
+        if state.state == QUARANTINED and state.stage == "config" and state.id not in known:
+            yield ConfigError(state.id, "{why}", "{advice}", why=state.why, advice=state.fix)
+    for channel in host.ordered("register_channels"):
+        if isinstance(channel.value, UnavailableChannel):
+            yield channel.value.error
 
 
 def _as_data(found: list[ConfigError]) -> list[dict[str, Any]]:
