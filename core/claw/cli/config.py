@@ -11,7 +11,6 @@ from claw.cli.output import document
 from claw.cli.plugin_commands import AsJson
 from claw.config import source
 from claw.config.summary import outline_config
-from claw.contracts.channel import UnavailableChannel
 from claw.contracts.diagnostics import INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ConfigError
 from claw.host.discovery import home_of, use_configured_locale
@@ -87,6 +86,7 @@ def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[Config
 
 def _refused_settings(setup: "Setup", host: "Host") -> Iterator[ConfigError]:
     """Yield the settings that a plugin refuses: now, or when it was last loaded."""
+    from claw.contracts.channel import UnavailableChannel
     from claw.host.state import chosen_by_file
 
     wanted = outline_config(setup.config.raw)
