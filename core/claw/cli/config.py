@@ -86,7 +86,6 @@ def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[Config
 
 def _refused_settings(setup: "Setup", host: "Host") -> Iterator[ConfigError]:
     """Yield the settings that a plugin refuses: now, or when it was last loaded."""
-    from claw.contracts.channel import UnavailableChannel
     from claw.host.state import chosen_by_file
 
     wanted = outline_config(setup.config.raw)
@@ -98,8 +97,8 @@ def _refused_settings(setup: "Setup", host: "Host") -> Iterator[ConfigError]:
         if state.state == QUARANTINED and state.stage == "config" and state.id not in known:
             yield ConfigError(state.id, "{why}", "{advice}", why=state.why, advice=state.fix)
     for channel in host.ordered("register_channels"):
-        if isinstance(channel.value, UnavailableChannel):
-            yield channel.value.error
+        if isinstance(error := getattr(channel.value, "error", None), ConfigError):  # of one account
+            yield error
 
 
 def _as_data(found: list[ConfigError]) -> list[dict[str, Any]]:
