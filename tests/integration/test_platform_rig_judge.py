@@ -164,14 +164,8 @@ def call(*attempts: Attempt, probe: bool = False) -> History:
 
 @pytest.mark.parametrize(
     "content",
-    [
-        "",
-        SORRY,
-        answer("h1.2", 4),
-        f"{answer('h1.1', 4)} {answer('h1.2', 4)}",
-        answer("h1.1", 4, parts=slice(0, 3)),
-    ],
-    ids=["empty", "an apology", "somebody else's answer", "both answers", "half an answer"],
+    ["", SORRY, answer("h1.2", 4), answer("h1.1", 4, parts=slice(0, 3))],
+    ids=["empty", "an apology", "somebody else's answer", "half an answer"],
 )
 def test_a_200_with_another_content_than_the_whole_own_answer_is_wrong(content):
     assert broken(call(Attempt(200, content, True))) == {"http_wrong": 1, "http_unanswered": 1}
@@ -181,6 +175,13 @@ def test_a_call_that_is_never_answered_is_counted():
     refused, cut = Attempt(503, "stopping", False), Attempt(200, answer("h1.1", 4), False)
     assert broken(call(refused, cut)) == {"http_unanswered": 1}
     assert broken(call()) == {"http_unanswered": 1}
+
+
+def test_an_answer_of_a_call_may_contain_that_of_another_one_and_an_error_tells_the_caller():
+    both = judge(call(Attempt(200, f"{answer('h1.2', 4)} {answer('h1.1', 4)}", True)))
+    assert (both.broken, both.counts["http_answered_together"]) == ({}, 1)
+    told = judge(call(Attempt(500, SORRY, False)))
+    assert (told.broken, told.counts["http_told"]) == ({}, 1)
 
 
 def test_a_probe_without_answer_means_that_the_provider_is_gone():

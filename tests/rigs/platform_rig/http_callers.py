@@ -13,6 +13,8 @@ from rigs.platform_rig.labels import question_text
 
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504}
 _MOST_SECONDS = 60.0
+_SAME = 4
+"""A caller who has got the same error so often in a row, with the same key, takes it for the answer."""
 
 
 @dataclass
@@ -75,6 +77,8 @@ class HttpCallers:
                 opened.call = replace(opened.call, attempts=(*opened.call.attempts, attempt))
                 if (attempt.status == 200 and attempt.complete) or (attempt.status not in {*_AGAIN, 0, 200}):
                     return
+                if attempt.status == 500 and [attempt] * _SAME == list(opened.call.attempts[-_SAME:]):
+                    return  # this is the answer to the key
                 await asyncio.sleep(self._dice.uniform(0.3, 1.5))
         opened.call = replace(opened.call, gave_up=True)
 

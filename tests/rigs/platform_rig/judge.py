@@ -228,14 +228,19 @@ def _judge_call(call: Call, verdict: Verdict) -> None:
         else:
             found = pieces(attempt.text)
             own = [piece for piece in found if piece.question == call.question]
-            if whole_runs(own).total() == 1 and len(own) == len(found):
+            if whole_runs(own).total() == 1:
                 answered = True
+                verdict.counts["http_answered_together"] += len(own) < len(found)
             else:
                 verdict.add("http_wrong", f"{about}: 200 with {attempt.text[:90]!r}")
     if answered:
         verdict.counts["http_answered"] += 1
         return
-    verdict.add("http_unanswered", f"{about}: {len(call.attempts)} attempts, the last {call.attempts[-1:]}")
+    told = bool(call.attempts) and call.attempts[-1].status not in (0, 200, 429, 503)
+    verdict.add(
+        "http_told" if told else "http_unanswered",
+        f"{about}: {len(call.attempts)} attempts, the last {call.attempts[-1:]}",
+    )
     if call.probe:
         verdict.add("provider_gone", f"{about}, called after all faults, is not answered")
 
