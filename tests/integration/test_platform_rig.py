@@ -30,7 +30,6 @@ BROKEN_SCENES: dict[str, str] = {
     "sixteen 429 for one answer": "lost: a 429 counts as a try, and the answer is dropped without a notice",
     "six sends are cut": "lost: the notice about an answer in doubt is sent once, so it can be lost too",
     "six responses are cut": "half_left: a part that was shown stays beside the whole answer",
-    "the model refuses a call": "http_unanswered: the failed turn is a 400, and the judge counts answers only",
 }
 """Scenes in which a promise is broken today, with the reason."""
 BROKEN_LARGE_SCENES: dict[str, str] = {
