@@ -3,6 +3,7 @@ that they match.
 """
 
 import ast
+import dataclasses
 import inspect
 import re
 import textwrap
@@ -12,12 +13,13 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+import claw
 import claw_http
 import claw_memory
 import msgspec
 import pytest_claw
 from claw.config.models import Settings
-from claw.contracts import channel, diagnostics, extensions, prompt, provider, tool
+from claw.contracts import channel, diagnostics, events, extensions, prompt, provider, tool
 from claw.host import hookspecs
 from claw.host.discovery import states_of
 from claw.host.manifest import (
@@ -50,7 +52,7 @@ def hooks() -> str:
         "# Hooks\n",
         _as_markdown(inspect.getdoc(hookspecs) or ""),
         "",
-        "| hook | plugins |",
+        "| hook | purpose |",
         "| --- | --- |",
     ]
     for name, hook in HOOKS.items():
@@ -71,6 +73,10 @@ def hook_page(name: str) -> str:
     parts = [f"# `{name}({given})`\n", _as_markdown(inspect.getdoc(hook) or "")]
     if contract := _contract_of(hook):
         parts += ["\n## The objects\n", f"```python\n{contract}\n```"]
+    emitted = " ".join(vars(events)) if name == "register_observers" else ""
+    if types := _types_of(f"{contract}\n{inspect.getdoc(hook)}\n{emitted}"):
+        parts.append("\n## Types that they use\n\nImport them from `claw`.\n")
+        parts += [f"```python\n{source}\n```\n" for source in types]
     for path in EXAMPLES:
         if code := _example_of(name, path):
             folder = path.parents[1].name
@@ -130,6 +136,21 @@ def _contract_of(hook: Callable[..., Any]) -> str:
     modules = (extensions, channel, diagnostics, provider, tool, prompt)
     named = [getattr(module, kind[1]) for module in modules if hasattr(module, kind[1])] if kind else []
     return inspect.getsource(named[0]).rstrip() if named else ""
+
+
+def _types_of(text: str) -> list[str]:
+    """Return the sources of the public classes that a page names, and of those that these name, by name."""
+    found: dict[str, str] = {}
+    for _ in range(2):
+        named = set(re.findall(r"\b[A-Z][A-Za-z]+\b", "\n".join((text, *found.values()))))
+        for name in named & set(claw.__all__) - found.keys():
+            kind = getattr(claw, name)
+            is_data = inspect.isclass(kind) and (
+                dataclasses.is_dataclass(kind) or getattr(kind, "_is_protocol", False)
+            )
+            if is_data and f"class {name}" not in text:
+                found[name] = textwrap.dedent(inspect.getsource(kind)).rstrip()
+    return [source for _, source in sorted(found.items())]
 
 
 def _example_of(hook: str, path: Path) -> str:

@@ -18,7 +18,7 @@ name is asked after all plugins were loaded, within the same limits; one that fa
 The plugin that specified the hook reads ``config.answers("register_routes")`` while it runs: pairs of plugin id and
 object.
 
-The fields of each docstring below: ``when`` the hook is asked and its objects are called, the ``order`` of the
+The fields of the page of each hook: ``when`` the hook is asked and its objects are called, the ``order`` of the
 answers, the ``limits`` of the objects' code, the consequence of a ``failure``, and the ``default`` when no plugin
 answers.
 """
@@ -113,19 +113,19 @@ def register_prompt_sections(config: "PluginConfig") -> "Iterable[PromptSection]
     """Contribute sections of the system prompt.
 
     ``PromptSection(name, position, render)``: ``render(facts)`` returns the text with its heading. A ``stable``
-    section is before the cache boundary: it depends on the facts of the conversation only, and the same facts
-    give the same bytes.
+    section with a position below 195 is before the cache boundary: it depends on the facts of the conversation only, and
+    the same facts give the same bytes. Everything behind the boundary is sent anew with each request.
 
     :returns: sections; one with the name of a section of core replaces it.
     :when: rendered for each turn; the text of a stable section is kept for 3 s.
     :order: ``position`` in the prompt (claw's own: 10, 20 …), which ``prompt.positions`` of the config file may change.
     :limits: 5 s for all sections of a plugin, 24,000 characters each, in the plugin's own thread.
     :failure: the section is left out, and ``claw prompt show`` names the error.
-    :default: the sections of claw-prompt; without it, one sentence of core. Since 0.1.
+    :default: the sections of claw-prompt; without it, the five short ones of core. Since 0.1.
 
     Example::
 
-        yield PromptSection("mood", 500, lambda facts: "## Mood\\nBe friendly and brief.")
+        yield PromptSection("mood", 150, lambda facts: "## Mood\\nBe friendly and brief.")
     """
     return ()
 
@@ -193,7 +193,8 @@ def register_model_selectors(config: "PluginConfig") -> "Iterable[extensions.Mod
 
         def select(self, models, providers, request, options):
             first = random.choice(models)
-            return one_call(providers[first.provider], first.model, request)
+            ask, own = providers[first.provider].stream, replace(request, model=first.model)
+            return lambda said, choice: ask(replace(own, messages=tuple(said), tool_choice=choice))
     """
     return ()
 
@@ -227,8 +228,8 @@ def register_reviewers(config: "PluginConfig") -> "Iterable[extensions.Reviewer]
     """Contribute reviewers of tool calls, which allow, refuse or change a call, or put it before a person.
 
     ``before(call, context)`` returns None or a :class:`claw.Review`: the strictest verdict wins, and changed
-    arguments are passed on to the next reviewer; a ``note`` is added to the result, and ``deny`` may end the turn
-    (``end_turn``). An optional ``after(call, result, context)`` may return another result. Both may be async; neither
+    arguments are passed on to the next reviewer; a ``note`` is added to the result, and with ``deny`` a text in ``end_turn``
+    ends the turn, as its error. An optional ``after(call, result, context)`` may return another result. Both may be async; neither
     changes its arguments in place. With ``all_calls = True`` a reviewer also gets the calls that cannot run
     (:attr:`claw.CallContext.problem`).
 

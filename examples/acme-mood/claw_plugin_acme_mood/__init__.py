@@ -34,7 +34,7 @@ class Calm:
 def register_prompt_sections(config):
     # Read once: the same settings must give the same bytes, or the provider's cache is lost.
     mood = config.plugin(Mood)
-    yield PromptSection("mood", position=500, render=lambda facts: f"## Mood\nYour tone is {mood.tone}.")
+    yield PromptSection("mood", position=150, render=lambda facts: f"## Mood\nYour tone is {mood.tone}.")
 
 
 @hookimpl

@@ -51,6 +51,9 @@ class ReviewerSuite(HookSuite):
             if review is not None:
                 assert review.verdict in ("allow", "ask", "deny"), f"{call.name}: {review.verdict!r}"
                 assert isinstance(review.arguments, dict | None), f"{call.name}: arguments are a dict"
+                for field in ("why", "note", "end_turn"):
+                    given = getattr(review, field)
+                    assert isinstance(given, str), f"{call.name}: {field} is a text, not {given!r}"
                 assert review.verdict == "allow" or review.why.strip(), (
                     f"{call.name}: the model reads why it may not"
                 )

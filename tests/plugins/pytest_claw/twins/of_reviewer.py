@@ -70,6 +70,16 @@ class TestReturnsArgumentsThatAreAList(TestSound):
     kind, breaks = Trusting, "test_it_answers_every_call_with_a_review_or_nothing"
 
 
+class Abrupt(Careful):
+    def before(self, call: ToolCall, context: CallContext) -> Any:
+        review = super().before(call, context)
+        return Review("deny", review.why, end_turn=True) if review else None  # type: ignore[arg-type]  that is its fault
+
+
+class TestEndsTheTurnWithoutAText(TestSound):
+    kind, breaks = Abrupt, "test_it_answers_every_call_with_a_review_or_nothing"
+
+
 class Meddling(Careful):
     def before(self, call: ToolCall, context: CallContext) -> Any:
         call.arguments["checked"] = True
