@@ -228,10 +228,10 @@ def register_reviewers(config: "PluginConfig") -> "Iterable[extensions.Reviewer]
     """Contribute reviewers of tool calls, which allow, refuse or change a call, or put it before a person.
 
     ``before(call, context)`` returns None or a :class:`claw.Review`: the strictest verdict wins, and changed
-    arguments are passed on to the next reviewer; a ``note`` is added to the result, and with ``deny`` a text in ``end_turn``
-    ends the turn, as its error. An optional ``after(call, result, context)`` may return another result. Both may be async; neither
-    changes its arguments in place. With ``all_calls = True`` a reviewer also gets the calls that cannot run
-    (:attr:`claw.CallContext.problem`).
+    arguments are passed on to the next reviewer; a ``note`` is added to the result, and with ``deny`` a text in
+    ``end_turn`` ends the turn, as its error. An optional ``after(call, result, context)`` may return another
+    result. Both may be async; neither changes its arguments in place. With ``all_calls = True`` a reviewer also
+    gets the calls that cannot run (:attr:`claw.CallContext.problem`).
 
     :when: for every tool call that the policy allows, before it runs, and after it.
     :order: ``position``; a reviewer that compares what the model wrote has a low one.
