@@ -7,12 +7,15 @@ A session key is ``agent:AGENT:REST``, in lower case; REST is ``main``, ``direct
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from claw.config.paths import normalise_agent_id
 from claw.contracts.messages import Inbound, Sender
 from claw.contracts.provider import CallAccount
 from claw.security.admission import TERMINAL, configured_owners, decide_admission, is_owner
+
+if TYPE_CHECKING:
+    from claw.config import Config
 
 Scope = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
 
@@ -161,7 +164,7 @@ class Route:
 
 def admit(
     inbound: Inbound,
-    config: Any,
+    config: "Config",
     agent_id: str | None = None,
     session: str | None = None,
     paired: Container[str] = (),
@@ -175,10 +178,9 @@ def admit(
     return route_message(inbound, config, agent_id or "", session or "")
 
 
-def route_message(inbound: Inbound, config: Any, agent: str = "", session: str = "") -> Route:
+def route_message(inbound: Inbound, config: "Config", agent: str = "", session: str = "") -> Route:
     """Route an admitted message.
 
-    :param config: a ``claw.config.Config``.
     :param agent: chosen at the terminal; else the agent that ``session`` names, else the one that an
         authenticated caller asks for (``inbound.agent``, when it exists), else a binding's, else the default
         one.
@@ -200,7 +202,7 @@ def route_message(inbound: Inbound, config: Any, agent: str = "", session: str =
     )
 
 
-def _asked_agent(inbound: Inbound, config: Any) -> str:
+def _asked_agent(inbound: Inbound, config: "Config") -> str:
     """Return the agent that a caller asks for, if it exists."""
     name = normalise_agent_id(inbound.agent, "")
     return name if name in config.agent_ids else ""
@@ -238,7 +240,7 @@ def _rank(inbound: Inbound, match: Any) -> tuple[bool, ...] | None:
     return tuple(named is not None for named, _ in said)
 
 
-def _session_key(inbound: Inbound, config: Any, agent_id: str, session: str, here: bool) -> str:
+def _session_key(inbound: Inbound, config: "Config", agent_id: str, session: str, here: bool) -> str:
     """Return the chosen session key, else the message's own; at the terminal, the agent's main one."""
     settings, address = config.settings.session, inbound.address
     if here and session:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from claw.policy.catalog import CHANNEL_DENY, CORE_TOOLS, OWNER_ONLY, PLUGINS_GROUP, normalise_tool_name
 from claw.policy.decision import ALLOWED, Judgement, NameConflict, Ruling
@@ -10,16 +10,18 @@ from claw.policy.layers import Layer, ListEntry, layers_for
 from claw.policy.matching import ToolMatcher
 from claw.policy.subjects import RunFacts, ToolFact
 
+if TYPE_CHECKING:
+    from claw.config import Config
+
 OPENING_CHECKS = ("optional", "name")
 """The checks before the layers, in order: the tool is opted in, and its plugin owns its name."""
 
 
 def resolve_tools(
-    config: Any, run: RunFacts, facts: Sequence[ToolFact], fallbacks: Iterable[str] = ()
+    config: "Config", run: RunFacts, facts: Sequence[ToolFact], fallbacks: Iterable[str] = ()
 ) -> Judgement:
     """Return the tools that this run may use, and the reason for each denied one. The only entry point for callers.
 
-    :param config: a ``claw.config.Config``.
     :param run: with the model that answers first.
     :param fallbacks: the fallback models, as ``provider/model``; a tool must be allowed with each of them.
     """

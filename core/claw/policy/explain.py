@@ -6,7 +6,7 @@ registered it, is explained from the states of the installed plugins.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from claw.config.paths import format_key
 from claw.config.summary import package_of
@@ -19,6 +19,9 @@ from claw.policy.engine import CLOSING_CHECKS, apply_layer, opt_in_words
 from claw.policy.fixes import ConfigEdit, edit_for_name, edits_for
 from claw.policy.layers import Layer, sections_for
 from claw.policy.subjects import PluginStatus, ToolFact
+
+if TYPE_CHECKING:
+    from claw.config import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class Explanation:
 
 
 def explain_tool(
-    name: str, config: Any, judgement: Judgement, plugin_states: Sequence[PluginStatus] = ()
+    name: str, config: "Config", judgement: Judgement, plugin_states: Sequence[PluginStatus] = ()
 ) -> Explanation:
     """Explain if the tool ``name`` is available in the run of ``judgement``, and why not.
 
@@ -140,7 +143,7 @@ def _fix(ruling: Ruling, fact: ToolFact, judged: Judgement) -> str:
     return ""
 
 
-def _steps(fact: ToolFact, config: Any, judged: Judgement) -> tuple[ExplanationStep, ...]:
+def _steps(fact: ToolFact, config: "Config", judged: Judgement) -> tuple[ExplanationStep, ...]:
     """Return the result of each gate and layer for this tool alone."""
     steps = [_optional_step(fact, config, judged), _name_step(fact, judged)]
     matcher = judged.matcher(fact)
@@ -152,7 +155,7 @@ def _steps(fact: ToolFact, config: Any, judged: Judgement) -> tuple[ExplanationS
     return tuple(steps)
 
 
-def _step(stage: str, ruling: Ruling | None, note: str, config: Any) -> ExplanationStep:
+def _step(stage: str, ruling: Ruling | None, note: str, config: "Config") -> ExplanationStep:
     if ruling is None:
         return ExplanationStep(stage, True, note)
     key = f"{ruling.key}[{ruling.entry.at}]" if ruling.entry and ruling.key else ruling.key
@@ -170,7 +173,7 @@ def _rule_of(layer: Layer) -> str:
     return t("{key} allows it", key=layer.key or t("claw's built-in list"))
 
 
-def _optional_step(fact: ToolFact, config: Any, judged: Judgement) -> ExplanationStep:
+def _optional_step(fact: ToolFact, config: "Config", judged: Judgement) -> ExplanationStep:
     if not fact.optional:
         return ExplanationStep("optional", True, t("it is not optional"))
     words = opt_in_words(fact)
@@ -193,7 +196,7 @@ def _name_step(fact: ToolFact, judged: Judgement) -> ExplanationStep:
 
 
 def _not_registered(
-    name: str, wanted: str, config: Any, judgement: Judgement, plugin_states: Sequence[PluginStatus]
+    name: str, wanted: str, config: "Config", judgement: Judgement, plugin_states: Sequence[PluginStatus]
 ) -> Explanation:
     """Explain a tool that no plugin registers in this run."""
     supplier = CORE_TOOLS.get(wanted, "")
@@ -243,7 +246,7 @@ def _known_names(judgement: Judgement, plugin_states: Sequence[PluginStatus]) ->
     return declared | {fact.name for fact in judgement.facts} | set(CORE_TOOLS)
 
 
-def _plugin_not_in_use(name: str, plugin: PluginStatus, config: Any) -> Explanation:
+def _plugin_not_in_use(name: str, plugin: PluginStatus, config: "Config") -> Explanation:
     """Explain a tool whose plugin is installed and not in use."""
     plugins, stage, key = config.settings.plugins, plugin.state, ""
     edits: tuple[ConfigEdit, ...] = ()

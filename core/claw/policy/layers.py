@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from claw.config.paths import format_key, id_of, value_at
 from claw.contracts.messages import Sender
 from claw.policy.catalog import PROFILES, SANDBOX_ALLOW, SANDBOX_DENY, normalise_tool_name, subagent_denials
 from claw.policy.subjects import RunFacts
+
+if TYPE_CHECKING:
+    from claw.config import Config
 
 LAYERS = (
     *("profile", "providerProfile", "global", "globalProvider", "agent", "agentProvider"),
@@ -116,10 +119,9 @@ class Layer:
     strict: bool = False
 
 
-def layers_for(config: Any, run: RunFacts) -> tuple[Layer, ...]:
+def layers_for(config: "Config", run: RunFacts) -> tuple[Layer, ...]:
     """Return the nine layers of a run.
 
-    :param config: a ``claw.config.Config``.
     :raises UsageError: there is no such agent.
     """
     return build_layers(sections_for(config, run), run)
@@ -184,7 +186,7 @@ def _builtin_entries(words: Iterable[str]) -> tuple[ListEntry, ...]:
     return tuple(ListEntry(normalise_tool_name(word)) for word in words)
 
 
-def sections_for(config: Any, run: RunFacts) -> PolicySections:
+def sections_for(config: "Config", run: RunFacts) -> PolicySections:
     """Read the config sections that apply to this run, each with the key where it is written."""
     agent = config.agent(run.agent_id or config.default_agent_id)
     global_tools, agent_tools = config.settings.tools, agent.settings.tools
@@ -249,7 +251,7 @@ def _key_step(name: str) -> str:
     return text if text.startswith("[") else f".{text}"
 
 
-def group_scope(config: Any, run: RunFacts) -> ListScope | None:
+def group_scope(config: "Config", run: RunFacts) -> ListScope | None:
     """Return the section for a group: the first match of a sender in this group, this group, a sender in the default
     entry, the default entry. Groups of an account replace those of the channel. None when no entry matches.
     """
@@ -257,12 +259,12 @@ def group_scope(config: Any, run: RunFacts) -> ListScope | None:
     channel = next((name for name in config.settings.channels if name.lower() == wanted), None)
     if run.group is None or channel is None:
         return None
-    section, path = config.settings.channels[channel], [channel]
-    account = section.accounts.get(run.account.strip())
+    groups, path = config.settings.channels[channel].groups, [channel]
+    account = config.settings.channels[channel].accounts.get(run.account.strip())
     if account is not None and "groups" in account.model_fields_set:
-        section, path = account, [channel, "accounts", run.account.strip()]
+        groups, path = account.groups, [channel, "accounts", run.account.strip()]
     for name in (run.group, "*"):
-        group = section.groups.get(name)
+        group = groups.get(name)
         if group is None:
             continue
         key, whose = _group_key(config.raw, path, name)

@@ -8,12 +8,16 @@ import hashlib
 import hmac
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from claw.config.paths import camel_case, format_key, id_of, value_at
 from claw.contracts.messages import Address, Inbound, Sender
 from claw.i18n import t
 from claw.storage.database import Database
+
+if TYPE_CHECKING:
+    from claw.config import Config
+    from claw.config.models import Settings
 
 TERMINAL = "terminal"
 
@@ -37,10 +41,9 @@ class Admission:
     owner: bool = False
 
 
-def decide_admission(inbound: Inbound, config: Any, paired: Container[str] = ()) -> Admission:
+def decide_admission(inbound: Inbound, config: "Config", paired: Container[str] = ()) -> Admission:
     """Decide if a message is admitted, with the reason and the key that decided.
 
-    :param config: a ``claw.config.Config``.
     :param paired: ids of the people who were paired on this account of this channel.
     """
     place, sender = inbound.address.channel.strip().lower(), inbound.sender
@@ -56,7 +59,7 @@ def decide_admission(inbound: Inbound, config: Any, paired: Container[str] = ())
     return Admission(verdict.kind, verdict.why, verdict.key, owner_key is not None)
 
 
-def configured_owners(settings: Any) -> tuple[str, ...]:
+def configured_owners(settings: "Settings") -> tuple[str, ...]:
     """Return all owners that the config names."""
     return (*settings.owners, *settings.agents.defaults.identity.owner_numbers)
 
@@ -78,7 +81,7 @@ def owner_hash(owner_id: str, secret: str = "") -> str:
     return digest.hexdigest()[:12]
 
 
-def account_setting(address: Address, config: Any, name: str) -> Any:
+def account_setting(address: Address, config: "Config", name: str) -> Any:
     """Return the value of one key (``queue``, ``streaming`` …) for the account of an address: the account's own, else
     the channel's. None when the config has no section for the channel.
     """
@@ -86,13 +89,13 @@ def account_setting(address: Address, config: Any, name: str) -> Any:
     return None if rules.channel is None else rules.get(name)
 
 
-def group_settings(inbound: Inbound, config: Any) -> Any:
+def group_settings(inbound: Inbound, config: "Config") -> Any:
     """Return the ``GroupSettings`` of a message's group, or of all other groups (``*``); None when there are none."""
     groups = account_setting(inbound.address, config, "groups") or {}
     return groups.get(inbound.address.chat, groups.get("*"))
 
 
-def history_limit(inbound: Inbound, config: Any) -> int | None:
+def history_limit(inbound: Inbound, config: "Config") -> int | None:
     """Return how many turns of history a request may include, 0 = all: in a direct chat the limit of the person, else
     the channel's. None when neither is set; then the agent's own limit applies.
     """
@@ -106,14 +109,14 @@ def history_limit(inbound: Inbound, config: Any) -> int | None:
 class _Rules:
     """The settings of one account, whose own keys override the channel's, with the place of each key in the file."""
 
-    config: Any
+    config: "Config"
     path: tuple[str, ...]
     channel: Any
     account: Any
     known: bool
 
     @classmethod
-    def of(cls, config: Any, place: str, account: str) -> "_Rules":
+    def of(cls, config: "Config", place: str, account: str) -> "_Rules":
         channel = config.settings.channels.get(place)
         accounts = channel.accounts if channel else {}
         path = ("channels", place)
@@ -229,7 +232,7 @@ def _group(inbound: Inbound, rules: _Rules, owner_key: str | None) -> Admission:
     return Admission("admitted", t("the group and the sender are allowed"), where)
 
 
-def _owner_key(place: str, sender: Sender, config: Any) -> str | None:
+def _owner_key(place: str, sender: Sender, config: "Config") -> str | None:
     """Return the key that makes the sender an owner; None when they are not one."""
     settings = config.settings
     lists: tuple[tuple[tuple[str, ...], Sequence[str]], ...] = (
