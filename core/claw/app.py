@@ -220,7 +220,6 @@ class App:
             session_queues=runtime.session_queues if runtime else SessionQueues(),
             default_model=self.setup.default_model,
             facts=facts,
-            fetch=None,
             deliver=self.deliver,
             log=self.log,
             redact=self.redact,

@@ -398,7 +398,6 @@ def context_of(
         agent=context.agent,
         owner=context.route.owner,
         files=context.fence,
-        fetch=runtime.fetch,
         state_dir=config.home / "plugins" / tool.plugin,
         progress=progress,
         send=send, talk=talk,

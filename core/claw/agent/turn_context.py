@@ -83,7 +83,6 @@ class Runtime:
     session_queues: SessionQueues
     default_model: str
     facts: tuple[ToolFact, ...]
-    fetch: Any
     deliver: Callable[[Outbound], Awaitable[Receipt]]
     log: Callable[[str], None]
     redact: Redactor

@@ -182,7 +182,6 @@ class ToolContext:
     :param owner: the person behind this turn is an owner; False when unknown.
     :param agent: the agent as configured (``claw.config.Agent``): id, name, workspace, settings.
     :param files: the file access of this agent, limited to its folders.
-    :param fetch: network access for addresses that come from content or a model.
     :param state_dir: the plugin's own folder under ``CLAW_HOME``.
     :param progress: report to the person how far a long call is.
     :param send: send a text to the conversation this turn came from; returns the message ids.
@@ -208,7 +207,6 @@ class ToolContext:
     agent: Any
     owner: bool
     files: FileAccess
-    fetch: Any
     state_dir: Path
     progress: Callable[[str], None]
     send: Callable[[str, tuple[str, ...]], Awaitable[tuple[str, ...]]]

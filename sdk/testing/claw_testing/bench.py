@@ -131,7 +131,6 @@ def tool_context(workspace: Path, **given: Any) -> ToolContext:
         "agent": _agent(workspace),
         "owner": True,
         "files": WorkspaceFiles([], workspace),
-        "fetch": None,
         "state_dir": workspace,
         "progress": lambda text: None,
         "send": send,
