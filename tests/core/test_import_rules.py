@@ -314,7 +314,7 @@ BUDGETS = {
     "claw_budgets": 701,
     "claw_channel_sdk": 474,
     "claw_config_sdk": 195,
-    "claw_context": 1589,
+    "claw_context": 1615,
     "claw_discord": 2504,
     "claw_feishu": 4688,
     "claw_gateway": 4840,

@@ -2,36 +2,65 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from claw import Assistant, Image, Message, Text, ToolCall, ToolResultMessage, User
 from claw.runtime import truncate
 
-MAX_RESULT_CHARS = 2000
-"""Maximum length of a tool result: the answers after it hold its conclusions."""
-
-_ARGUMENT_CHARS = 500
+_LEAST_RESULT_CHARS = 2000  # enough of a result: the answers after it hold its conclusions
+_ARGUMENT_SHARE = 4  # the arguments of a call get a quarter of the characters of a result
+_STEP = 0.85
 _OPEN, _CLOSE = "<conversation>", "</conversation>"
 _FRAME_MARK = re.compile(r"<(/?)\s*conversation\s*>", re.IGNORECASE)
 
 
-def render_message(message: Message, most_chars: int | None = None) -> str:
-    """Render a message as a paragraph: author, then text; no thinking, pictures named, long results cut.
+def result_limit(messages: Sequence[Message], most_chars: int) -> int | None:
+    """Return the length to cut tool results to so that all messages take ``most_chars``; the longest are cut first.
 
-    :param most_chars: maximum length of the paragraph; None = no limit.
+    :returns: for :func:`render_message`; None when nothing has to be cut, at least 2,000.
+    """
+    over = sum(len(render_message(message)) for message in messages) - most_chars
+    cuttable = [one for message in messages for one in _cuttable(message) if one[0] > _LEAST_RESULT_CHARS]
+    if over <= 0 or not cuttable:
+        return None
+    limit = max(cuttable)[0]
+
+    def saved(limit: int) -> float:
+        return sum(max(0, size - limit) / share for size, share in cuttable)
+
+    while limit > _LEAST_RESULT_CHARS and saved(limit) < over:
+        limit = max(_LEAST_RESULT_CHARS, int(limit * _STEP))
+    return limit
+
+
+def _cuttable(message: Message) -> Iterator[tuple[int, int]]:
+    """Yield the length of a result, and that of a result that is cut with these arguments, each with its share."""
+    if isinstance(message, ToolResultMessage):
+        yield len(_text(message)), 1
+    elif isinstance(message, Assistant):
+        yield from ((len(_arguments(call)) * _ARGUMENT_SHARE, _ARGUMENT_SHARE) for call in message.tool_calls)
+
+
+def render_message(message: Message, most_chars: int | None = None) -> str:
+    """Render a message as a paragraph: author, then text; no thinking, pictures named.
+
+    :param most_chars: maximum length of a tool result, four times that of the arguments of a call; None = no limit.
     """
     match message:
         case User():
             text = f"[{message.kind or 'user'}] {_text(message)}"
         case Assistant():
-            calls = [f"[calls {call.name}] {_arguments(call)}" for call in message.tool_calls]
+            most = most_chars and most_chars // _ARGUMENT_SHARE
+            calls = [f"[calls {call.name}] {_cut(_arguments(call), most)}" for call in message.tool_calls]
             text = "\n".join(filter(None, [f"[assistant] {message.text}" if message.text else "", *calls]))
         case ToolResultMessage():
             failed = " failed" if message.is_error else ""
-            words = truncate(_text(message), MAX_RESULT_CHARS, min_keep=MAX_RESULT_CHARS // 4)
-            text = f"[result of {message.tool_name}{failed}] {words}"
-    text = _FRAME_MARK.sub(r"<\1 conversation >", text)
-    return text if most_chars is None else truncate(text, most_chars, min_keep=most_chars // 4)
+            text = f"[result of {message.tool_name}{failed}] {_cut(_text(message), most_chars)}"
+    return _FRAME_MARK.sub(r"<\1 conversation >", text)
+
+
+def _cut(text: str, most: int | None) -> str:
+    return text if most is None else truncate(text, most, min_keep=most // 4)
 
 
 def frame(paragraphs: Sequence[str], previous: str = "") -> str:
@@ -45,7 +74,7 @@ def _text(message: User | ToolResultMessage) -> str:
 
 
 def _arguments(call: ToolCall) -> str:
-    return truncate(json.dumps(call.arguments, ensure_ascii=False), _ARGUMENT_CHARS, min_keep=200)
+    return json.dumps(call.arguments, ensure_ascii=False)
 
 
 def searchable_text(message: Message) -> str:

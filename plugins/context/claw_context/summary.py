@@ -11,7 +11,7 @@ from claw.runtime import CHARS_PER_TOKEN, truncate
 
 from claw_context import instructions, split
 from claw_context.digest import digest, summary_appendix, user_requests
-from claw_context.rendering import frame, render_message
+from claw_context.rendering import frame, render_message, result_limit
 
 MAX_CALLS = 3
 """Model calls for one compaction, tries included (P43)."""
@@ -60,7 +60,7 @@ class Summary:
     :param calls: number of model calls.
     :param successful_calls: number of calls that returned a text; 0 = the summary is made without a model.
     :param unread: number of messages that no successful call has read; :func:`digest` covers them.
-    :param shortened: number of messages that a call has read in part, because they did not fit.
+    :param shortened: number of messages that a successful call has read in part, because they did not fit.
     """
 
     text: str
@@ -72,12 +72,16 @@ class Summary:
 
 @dataclass
 class _BoundedWriter:
-    """The callable with its remaining calls; ``reserved`` calls are for later pieces."""
+    """The callable with its remaining calls; ``reserved`` calls are for later pieces.
+
+    :param result_chars: maximum length of a tool result in the material (:func:`result_limit`).
+    """
 
     write: WriteSummary
     pause: Callable[[float], Awaitable[None]]
     task: SummaryTask
     most_calls: int
+    result_chars: int | None
     calls: int = 0
     written: int = 0
     unread: int = 0
@@ -88,6 +92,12 @@ class _BoundedWriter:
     @property
     def left(self) -> int:
         return 0 if self.has_given_up else self.most_calls - self.calls - self.reserved
+
+    def count(self, messages: Sequence[Message], paragraphs: Sequence[str], has_read: bool) -> None:
+        """Count what a call has not read, or has read in part, of the messages that its paragraphs stand for."""
+        pairs = zip(messages, paragraphs, strict=True)
+        self.unread += 0 if has_read else len(messages)
+        self.shortened += has_read and sum(render_message(message) != text for message, text in pairs)
 
     async def ask(self, material: str, *rules: str) -> str:
         """Return the model's text; empty when every remaining try fails."""
@@ -126,9 +136,10 @@ async def summarise(
 
     :param pause: waits between tries, in seconds.
     """
-    writer = _BoundedWriter(write, pause, task, most_calls)
+    limit = result_limit([*task.history, *task.prefix], _chars_of_one_call(task))
+    writer = _BoundedWriter(write, pause, task, most_calls, limit)
     history, prefix = task.history, task.prefix
-    joined = bool(history and prefix) and len(_by_ratio(task, history)) >= most_calls
+    joined = bool(history and prefix) and len(_by_ratio(task, history, limit)) >= most_calls
     if joined:
         history, prefix = (*history, *prefix), ()
     writer.reserved = int(bool(history and prefix))
@@ -159,7 +170,7 @@ async def _summarise_messages(
     :param rule: for each piece; ``last_rule``: for the last one.
     """
     task = writer.task
-    paragraphs = [render_message(message) for message in messages]
+    paragraphs = [render_message(message, writer.result_chars) for message in messages]
     costs = _tokens(paragraphs, task.tokens_per_estimate)
     wanted = _wanted_tokens(task, costs)
     if len(costs) >= MIN_MESSAGES_TO_SPLIT and sum(costs) * split.MARGIN > wanted and not rule:
@@ -169,9 +180,10 @@ async def _summarise_messages(
             return await _summarise_halves(writer, messages, halves, paragraphs)
     needed = len(split.split_by_size(costs, wanted))
     count = max(1, min(needed, writer.left))
-    limit = max(wanted, _most_tokens(task, previous if count == 1 else "x" * task.max_chars))
+    whole, limit = _most_tokens(task, previous), max(wanted, _most_tokens(task, "x" * task.max_chars))
+    if count == 1 or (max(costs) * split.MARGIN > limit and sum(costs) * split.MARGIN <= whole):
+        count, limit = 1, max(wanted, whole)  # what is too large for a piece may fit together with the rest
     fitted = _fitted(paragraphs, count, limit, task.tokens_per_estimate)
-    writer.shortened += sum(len(old) > len(new) > 0 for old, new in zip(paragraphs, fitted, strict=True))
     left_out = sum(not text for text in fitted)
     if left_out:
         writer.unread += left_out
@@ -214,7 +226,7 @@ async def _summarise_halves(
         writer.reserved += behind
         part = await writer.ask(frame([paragraphs[at] for at in half]))
         writer.reserved -= behind
-        writer.unread += 0 if part else len(half)
+        writer.count(messages[half.start : half.stop], paragraphs[half.start : half.stop], bool(part))
         parts.append(part or digest([messages[at] for at in half], "", task.max_chars // 2))
     sections = [f"Part {number}:\n{part}" for number, part in enumerate(parts, 1)]
     rules = (instructions.MERGE, instructions.UPDATE) if task.previous else (instructions.MERGE,)
@@ -242,14 +254,15 @@ async def _summarise_pieces(
         material = frame([paragraphs[at] for at in piece], so_far)
         text = await writer.ask(material, *filter(None, (each, update, "" if behind else last)))
         writer.reserved -= behind
-        writer.unread += 0 if text else len(piece)
+        writer.count(messages[piece.start : piece.stop], paragraphs[piece.start : piece.stop], bool(text))
         so_far = text or digest([messages[at] for at in piece], so_far, writer.task.max_chars)
     return so_far
 
 
-def _by_ratio(task: SummaryTask, messages: Sequence[Message]) -> tuple[range, ...]:
+def _by_ratio(task: SummaryTask, messages: Sequence[Message], result_chars: int | None) -> tuple[range, ...]:
     """Return the pieces of the size that is best for a summary, whatever their number."""
-    costs = _tokens([render_message(message) for message in messages], task.tokens_per_estimate)
+    paragraphs = [render_message(message, result_chars) for message in messages]
+    costs = _tokens(paragraphs, task.tokens_per_estimate)
     return split.split_by_size(costs, _wanted_tokens(task, costs))
 
 
@@ -263,6 +276,11 @@ def _most_tokens(task: SummaryTask, previous: str) -> int:
     """Return the input tokens that one call takes beside a summary so far, when there would be too many calls."""
     beside = len(previous) / CHARS_PER_TOKEN * task.tokens_per_estimate
     return int(task.window_tokens * _MOST_SHARE - _OVERHEAD_TOKENS - beside)
+
+
+def _chars_of_one_call(task: SummaryTask) -> int:
+    """Return the characters up to which no result is cut: as many as one call takes, about half of the window."""
+    return int(_most_tokens(task, task.previous) / split.MARGIN / task.tokens_per_estimate) * CHARS_PER_TOKEN
 
 
 def _tokens(paragraphs: Sequence[str], density: float) -> list[int]:

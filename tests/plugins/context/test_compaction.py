@@ -1,6 +1,7 @@
 """compaction: what fits, what is cut, what is kept without a model, and how a model is asked for the rest."""
 
 import asyncio
+import re
 import time
 
 from claw.contracts.transcript import (
@@ -208,9 +209,19 @@ KINDS = st.sampled_from(("user", "answer", "call"))
 LENGTHS = st.one_of(st.integers(0, 300), st.integers(0, 6000), st.sampled_from((20_000, 90_000)))
 
 
+def marked(n, text):
+    """A text with a mark at its beginning, in its middle and at its end."""
+    half = len(text) // 2
+    return f"<{n}> {text[:half]}<{n}.middle>{text[half:]} <{n}.end>"
+
+
+def marks(message):
+    return re.findall(r"<[0-9]+[.a-z]*>", "".join(str(block) for block in message.content))
+
+
 @st.composite
 def conversations(draw):
-    """Messages that each begin with a mark of their own: ``<0>``, ``<1>`` …"""
+    """Messages that each begin with a mark of their own: ``<0>``, ``<1>`` …; results and arguments have more marks."""
     messages = []
     for kind, length in draw(st.lists(st.tuples(KINDS, LENGTHS), min_size=1, max_size=60)):
         text = f"<{len(messages)}> " + "word " * (length // 5)
@@ -219,9 +230,12 @@ def conversations(draw):
         elif kind == "answer":
             messages.append(Assistant((Text(text),)))
         else:
-            call = ToolCall(f"c{len(messages)}", "ls", {})
-            messages.append(Assistant((Text(f"<{len(messages)}>"), call)))
-            messages.append(ToolResultMessage(call.id, "ls", (Text(f"<{len(messages)}> " + "r" * length),)))
+            at = len(messages)
+            call = ToolCall(
+                f"c{at}", "ls", {"text": marked(at, "p" * (length // 4)), "more": ["1", f"<{at}.last>"]}
+            )
+            messages.append(Assistant((Text(f"<{at}>"), call)))
+            messages.append(ToolResultMessage(call.id, "ls", (Text(marked(at + 1, "r" * length)),)))
     return messages
 
 
@@ -241,6 +255,8 @@ def test_every_message_is_in_some_request_for_a_summary(messages, prefix_share, 
 
     read = "".join(material for _, material in writer.asked)
     assert [n for n in range(len(messages)) if f"<{n}>" not in read] == []
+    in_part = [n for n, message in enumerate(messages) if any(mark not in read for mark in marks(message))]
+    assert len(in_part) <= summary.shortened
     assert summary.unread == 0
     assert summary.calls <= 3
     assert all(len(material) / 4 * density <= window * 0.75 for _, material in writer.asked)
@@ -264,3 +280,39 @@ def test_what_no_model_could_read_is_counted_and_what_was_read_in_part_too():
 
     assert 0 < refused.unread < 30
     assert (crowded.unread, crowded.shortened) == (0, 3)
+
+
+def worked(*lengths):
+    """Calls with arguments of a quarter of these lengths, and results of these lengths."""
+    messages = []
+    for n, length in enumerate(lengths):
+        call = ToolCall(f"c{n}", "ls", {"text": "p" * (length // 4)})
+        messages += [Assistant((call,)), ToolResultMessage(call.id, "ls", (Text("r" * length),))]
+    return messages
+
+
+def test_results_and_arguments_that_fit_into_one_call_are_not_cut():
+    writer = Writer()
+
+    summary = summarised(writer, worked(3000, 90_000, 200_000), window=200_000, most=32_000)
+
+    read = "".join(material for _, material in writer.asked)
+    assert all("r" * length in read and "p" * (length // 4) in read for length in (3000, 90_000, 200_000))
+    assert (summary.unread, summary.shortened) == (0, 0)
+
+
+def test_the_longest_results_are_cut_first_and_counted_when_one_call_cannot_take_them():
+    writer = Writer()
+
+    summary = summarised(writer, worked(3000, 60_000, 700_000), window=200_000, most=32_000)
+
+    read = "".join(material for _, material in writer.asked)
+    assert "r" * 60_000 in read
+    assert (summary.unread, summary.shortened) == (0, 2)  # the longest result, and the arguments of its call
+    assert 200_000 < len(read) < 420_000  # about half of the window
+
+
+def test_a_message_is_read_in_part_only_by_a_call_that_succeeded():
+    summary = summarised(Writer(OSError(), OSError(), OSError()), worked(700_000), window=20_000)
+
+    assert (summary.unread, summary.shortened) == (2, 0)
