@@ -21,14 +21,13 @@ _NAMES = "|".join((
     "secret(?:[-_. ]?key)?", "credentials?",
     *(f"{whose}[-_. ]?key" for whose in (
         "access", "account", "api", "app", "auth", "encrypt", "encryption", "master", "private", "service", "signing")),
-    "api[-_]?hash", "密码", "口令", "令牌", "密钥",
+    "api[-_]?hash", "client-key-data", "pre[-_ ]?shared[-_ ]?key", "密码", "口令", "令牌", "密钥",
 ))  # fmt: skip
 _NAME = re.compile(_NAMES)
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _LONG_WORD = re.compile(r"[A-Za-z0-9_+/=~%$|:.-]{16,}")
 _CHANGE = re.compile(r"\d[A-Za-z]|[A-Za-z]\d")
 _WORD_START = re.compile(r"(?<![A-Za-z0-9])(?=([A-Za-z0-9]..))")
-_PROGRAMS = ("mysql", "mariadb", "sshpass", "curl")
 _VALUE_GROUPS = ("quoted", "word", "below", "block")
 _REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*\}?|\$[A-Za-z_]\w*|\*{3}|(?i:null|none|true|false|undefined)")
 _SECRET_NAME = re.compile(
@@ -79,9 +78,9 @@ def mask_patterns(text: str) -> str:
         text = re.sub(values["in_query"], rf"\1{MASK}", text)
     if "value=" in lower:
         text = re.sub(_shapes()["xml value"], _mask_match, text)
-    for program in _PROGRAMS:
-        if program in text:
-            text = re.sub(values[program], _mask_match, text)
+    for name, pattern in values.items():
+        if name.startswith("if ") and name[3:] in lower:
+            text = re.sub(pattern, _mask_match, text)
     return _mask_named(text)
 
 
