@@ -47,7 +47,7 @@ def responding(messages):
 
 
 def googles(messages):
-    turns = GoogleTurns("google", "gemini-3-x", sealed=True)
+    turns = GoogleTurns("google", "gemini-3-x", needs_signature=True)
     for message in messages:
         turns.add(message)
     return google_body(Request("gemini-3-x", SYSTEM, tuple(messages)), turns, 1000, "level")

@@ -214,10 +214,11 @@ class ChatParser:
         if name == STREAM_DONE:
             self.done = True
             return
-        if name == "error" or is_failure(data):
+        choices = () if name == "error" else data.get("choices")
+        if not choices and (name == "error" or is_failure(data)):
             raise failure_said(self._model, data, status=200)
         self._usage = data.get("usage") or self._usage
-        for choice in data.get("choices") or ():
+        for choice in choices or ():
             if choice.get("index") in (0, None):
                 yield from self._process_choice(choice, choice.get("delta") or choice.get("message") or {})
 

@@ -13,7 +13,7 @@ from claw.testing import plugin_config
 from claw_channel_sdk import WebRequest
 from claw_telegram.api import BotApi, TelegramError
 from claw_telegram.inbound import TelegramBot, bot_of, to_inbound
-from claw_telegram.poller import Poller, PollTimings, trouble
+from claw_telegram.poller import Poller, PollTimings, poll_failure
 from plugins.telegram.bench import TOKEN, RecordingInbox, channels, running, soon
 
 KINDS = {"action": "button"}
@@ -126,7 +126,7 @@ async def a_refusal(fixture: dict[str, Any], wire: Wire) -> None:
             fixture["method"]
         )
     why = refused.value
-    found = trouble(why, 1, PollTimings())
+    found = poll_failure(why, 1, PollTimings())
     assert TOKEN not in str(why)
     match expected:
         case {"error_class": "auth"}:
