@@ -235,7 +235,7 @@ class App:
         for line in (
             *faults,  # that of a plugin's settings is a warning about the file too
             *(one for one in map(str, warnings) if one not in "\n".join(faults)),
-            *map(str, judge_tools(facts, (), RunFacts()).conflicts),
+            *(str(one) for one in judge_tools(facts, (), RunFacts()).conflicts if one.kind != "twice"),
             *filter(None, map(withheld_line, facts)),
         ):
             self.log(line)

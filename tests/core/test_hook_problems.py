@@ -52,6 +52,43 @@ def test_a_hook_that_nobody_asks_is_a_problem_and_an_error_when_it_is_the_only_o
     assert refused.value.fix
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[]",
+        "pass",
+        "return",
+        "return None",
+        "if config: return",
+        "tools = [len]",
+        "with open('x'): return None",
+    ],
+)
+def test_a_hook_that_can_only_return_none_is_a_problem(body):
+    [found] = hook_problems(module(f"@hookimpl\ndef register_tools(config):\n    {body}"))
+
+    assert "its hook register_tools returns nothing" in found.problem
+    assert found.fix
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return []",
+        "return config or None",
+        "return config and None",
+        "return [] if config else None",
+        "if not config: return None\n    return [len]",
+        "with open('x'): return [len]",
+        "try:\n        return [len]\n    finally:\n        print()",
+        "yield len",
+        "yield from []",
+    ],
+)
+def test_a_hook_that_returns_a_list_in_some_case_is_sound(body):
+    assert hook_problems(module(f"@hookimpl\ndef register_tools(config):\n    {body}")) == []
+
+
 def test_a_module_without_hooks_is_an_error():
     with pytest.raises(ClawError, match="implements no hook"):
         hook_problems(module("x = 1"))

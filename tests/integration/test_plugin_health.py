@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from claw.host.health import HUNG, LoadFailure, PluginHealth
 from third_party import Machine, installed, plugin_code
 
 BOOM = "raise RuntimeError('no luck')"
@@ -232,8 +233,6 @@ def test_retry_loads_one_that_hung_again(tmp_path):
     )
     machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", code)])
     machine.configured('{"locale": "en"}')
-    from claw.host.health import HUNG, LoadFailure, PluginHealth
-
     PluginHealth(machine.home / "plugins").record(LoadFailure("odd", HUNG, "import", "it hung"))
     assert state_of(machine) == "quarantined"
 
@@ -352,3 +351,62 @@ def test_a_home_that_cannot_be_written_is_no_reason_to_stop(alone):
     os.chmod(alone.home / "plugins", 0o500)
 
     assert alone.claw("plugins", "list").code == 0
+
+
+TWO = """
+from claw import Tool, hookimpl
+
+async def run(arguments, context):
+    return "done"
+
+PARAMETERS = {"type": "object", "properties": {}}
+
+@hookimpl
+def register_tools(config):
+    return [Tool("odd_do", text, PARAMETERS, run) for text in TEXTS]
+"""
+PARTS = {
+    "twice": (
+        TWO.replace("TEXTS", "('Do.', 'Do more.')"),
+        "provides the tool odd_do more than once",
+        "must remove one",
+    ),
+    "no description": (
+        TWO.replace("TEXTS", "[' ']"),
+        "its tool odd_do has no description",
+        "must describe it",
+    ),
+    "returns nothing": (HOOK + "[]", "its hook register_tools returns nothing", "update or uninstall"),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_that_cannot_be_used_is_said_alike_by_each_command(tmp_path, part):
+    code, cause, fix = PARTS[part]
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", code)])
+    machine.configured('{"locale": "en"}')
+
+    for command in (("plugins", "doctor", "odd"), ("doctor",)):
+        said = json.loads(machine.claw(*command, "--json").out)["findings"]
+        found = [one for one in said if one["about"] == "odd" and one["grave"]]
+        assert [(cause in one["problem"], fix in one["mend"]) for one in found] == [(True, True)]
+    chat = machine.claw("chat", "hello")
+    assert chat.err.count("odd_do" if "odd_do" in cause else "register_tools") == 1
+    [row] = [
+        one
+        for one in json.loads(machine.claw("plugins", "list", "--json").out)["plugins"]
+        if one["id"] == "odd"
+    ]
+    assert cause in row["why"]
+    assert fix in row["mend"]
+    assert "tools.suppliers" not in machine.claw("tools", "explain", "odd_do").out
+
+
+def test_doctor_of_a_plugin_that_hangs_says_that_it_waits(tmp_path):
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", plugin_code("odd_do"))])
+    machine.configured('{"locale": "en"}')
+    PluginHealth(machine.home / "plugins").record(LoadFailure("odd", HUNG, "import", "it hung"))
+    assert state_of(machine) == "quarantined"
+
+    assert "loading odd again, up to 90 s" in machine.claw("plugins", "doctor", "odd").err
+    assert "loading odd again" not in machine.claw("plugins", "doctor", "odd").err

@@ -45,6 +45,7 @@ from claw.host.registry import (
     in_order,
     specified_by,
     tool_differences,
+    tool_problems,
 )
 from claw.host.state import PluginState, failure_fix, require_plugins, with_needs
 from claw.i18n import t
@@ -102,11 +103,8 @@ class Host:
 
     def answers_to(self, hook: str) -> tuple[Contribution[Any], ...]:
         """Return what plugins answered to a hook that a plugin specifies."""
-        return tuple(
-            Contribution(plugin, thing)
-            for plugin, all_ in self._answered.items()
-            for thing in all_.get(hook, ())
-        )
+        answered = ((of, thing) for of, all_ in self._answered.items() for thing in all_.get(hook, ()))
+        return tuple(Contribution(of, thing) for of, thing in answered)
 
     def gather(self) -> Registry:
         """Load what the configuration uses, call the hooks, and freeze the contributions.
@@ -214,6 +212,7 @@ class Host:
             return False
         self._answers[plugin] = by_hook
         self._specified |= specified
+        notes += tool_problems(by_hook.get("register_tools", ()))
         if "register_tools" in self._hooks and self._manifest_names_tools(plugin):
             notes += tool_differences(self._states[plugin].found.manifest, by_hook.get("register_tools", ()))
         self.notes[plugin] = notes
@@ -266,15 +265,12 @@ class Host:
         self._set_aside(plugin, stage, _error_of(why, fix))
 
     def _set_aside(self, plugin: str, stage: str, why: BaseException) -> None:
-        found = (
-            self._states[plugin].found
-            if plugin in self._states
-            else InstalledPlugin(plugin, plugin, plugin, __version__)
-        )
+        known = self._states.get(plugin)
+        found = known.found if known else InstalledPlugin(plugin, plugin, plugin, __version__)
         failure = failure_of(plugin, stage, why)
         show_traceback(why)
-        required = plugin in self._states and self._states[plugin].required
         fix = failure.advice or failure_fix(found, failure)
+        required = bool(known and known.required)
         state = PluginState(found, QUARANTINED, failure.why, stage, fix, required=required)
         self._states[plugin] = state
         if plugin not in self._given_plugins and plugin != BUILTIN and stage != "find":
@@ -302,9 +298,7 @@ class Host:
             providers=self._by_name("register_providers"),
             tools=tuple(tools),
             sections=tuple(sections),
-            sandboxes={
-                name: contribution.value for name, contribution in self._by_name("register_sandboxes").items()
-            },
+            sandboxes={name: one.value for name, one in self._by_name("register_sandboxes").items()},
             reviewers=self.ordered("register_reviewers"),
             filters=self.ordered("register_filters"),
             observers=self.ordered("register_observers"),
@@ -408,12 +402,8 @@ class Host:
         """A tool known from the manifest; its code is imported at its first call."""
 
         async def run(arguments: dict[str, Any], context: ToolContext) -> Any:
-            here = plugin in self._answers  # else it is imported now, which may take its time
-            real = (
-                self.supply(plugin, line.name)
-                if here
-                else await asyncio.to_thread(self.supply, plugin, line.name)
-            )
+            supply = partial(self.supply, plugin, line.name)  # it may have to import the plugin
+            real = supply() if plugin in self._answers else await asyncio.to_thread(supply)
             return await real.run(arguments, context)
 
         return Tool(run=run, plugin=plugin, **msgspec.structs.asdict(line))

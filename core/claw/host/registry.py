@@ -1,11 +1,13 @@
 """The registry: the contributions of all plugins, frozen, each with the id of its plugin."""
 
+import dis
 import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from types import ModuleType
 from typing import Any, Generic, TypeVar, get_args
 
@@ -165,21 +167,7 @@ SLOTS = {
 """The hooks of which one answer is in force, by the key under ``plugins.slots`` that chooses it."""
 ON_DEMAND = frozenset({"register_services", "register_chat_commands", "register_diagnostics"})
 """Hooks that are asked by the process that needs them: a plugin that answers nothing else is not loaded for a chat."""
-_CALLED = {
-    *(
-        "run",
-        "send",
-        "stream",
-        "credentials",
-        "context_tokens",
-        "render",
-        "wrap",
-        "before",
-        "on_event",
-        "select",
-    ),
-    *("compact", "before_reset", "ask", "began", "joined", "once", "not_begun", "ended", "open", "check"),
-}
+_DATA = frozenset(("name", "capabilities", "description", "parameters", "position", "probe", "summary"))
 _MADE_OF = {"register_tools": Tool, "register_prompt_sections": PromptSection}
 
 
@@ -206,7 +194,7 @@ def check(hook: str, things: Sequence[Any]) -> None:
         missing = [name for name in WANTED[hook] if not hasattr(thing, name)]
         if missing:
             raise TypeError(f"{hook} answered with {type(thing).__name__}, which has no {', '.join(missing)}")
-        for name in _CALLED.intersection(WANTED[hook]):
+        for name in frozenset(WANTED[hook]) - _DATA:
             if not callable(getattr(thing, name)):
                 raise TypeError(f"{name} of a {type(thing).__name__} is not a function")
         if "name" in WANTED[hook] and not (isinstance(thing.name, str) and thing.name.strip()):
@@ -282,6 +270,18 @@ def tool_differences(manifest: Manifest | None, tools: Sequence[Tool]) -> list[C
     ]
 
 
+def tool_problems(tools: Sequence[Tool]) -> list[ClawError]:
+    """Return an error for each name that one plugin gives to two tools, and for each tool without a description."""
+    names = [tool.name for tool in tools]
+    doubled = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    bare = [tool.name for tool in tools if not str(tool.description or "").strip()]
+    twice = "its code provides the tool {tool} more than once; only one is used"
+    none = "its tool {tool} has no description, so a model cannot know what it does"
+    found = [(twice, "its author must remove one", name) for name in doubled]
+    found += [(none, "its author must describe it", name) for name in bare]
+    return [ClawError(why, fix=fix, tool=name) for why, fix, name in found]
+
+
 MARK = "claw_spec"
 """The attribute that ``@hookspec`` leaves on a function: the project's name and ``_spec`` (pluggy, "HookspecMarker")."""
 
@@ -322,13 +322,26 @@ def hook_problems(module: ModuleType, specified: Iterable[str] = ()) -> list[Cla
             problems.append(ClawError(why, fix=fix, name=hook, near=near))
         elif marks is None and name in known and callable(function):
             problems.append(ClawError("its function {name} is not marked with @hookimpl", fix=fix, name=name))
-        else:
-            has_hook = has_hook or marks is not None
+        elif marks is not None:
+            has_hook = True
+            if hook in WANTED and _returns_nothing(function):
+                why = "its hook {name} returns nothing: it must return a list"
+                problems.append(ClawError(why, fix=fix, name=hook))
     if has_hook:
         return problems
-    raise (
-        problems or [ClawError("its package {package} implements no hook", fix=fix, package=module.__name__)]
-    )[0]
+    nothing = ClawError("its package {package} implements no hook", fix=fix, package=module.__name__)
+    raise (problems or [nothing])[0]
+
+
+def _returns_nothing(function: Any) -> bool:
+    """Return true if a function has no ``yield`` and no ``return`` with a value, so that it can only return None."""
+    nothing = ("LOAD_CONST", None)
+    return not any(
+        step.opname == "YIELD_VALUE"
+        or (step.opname == "RETURN_CONST" and step.argval is not None)  # Python 3.12 and 3.13
+        or (step.opname == "RETURN_VALUE" and (step.is_jump_target or (of.opname, of.argval) != nothing))
+        for of, step in pairwise(dis.get_instructions(function))
+    )
 
 
 def _near_hook(name: str, known: Iterable[str]) -> str | None:

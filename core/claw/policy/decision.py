@@ -59,6 +59,7 @@ ALLOWED = Ruling(True)
 _CONFLICTS = {
     "reserved": "its name {name} is reserved for a core tool (provided by {holder})",
     "taken": "plugin {holder} already provides the name {name}",
+    "twice": "its plugin provides the name {name} more than once",
     "plugin-id": "its plugin has the name of the core tool {holder}, so none of its tools is used",
     "handed": "{key} assigns its name {name} to the plugin {holder}",
 }
@@ -68,7 +69,8 @@ _CONFLICTS = {
 class NameConflict:
     """A tool that is skipped because another plugin owns its name.
 
-    :param kind: ``reserved`` (for a core tool), ``taken`` (another plugin was first), ``plugin-id`` (the id of the
+    :param kind: ``reserved`` (for a core tool), ``taken`` (another plugin was first), ``twice`` (its own plugin has
+        an earlier tool of this name), ``plugin-id`` (the id of the
         plugin is the name of a core tool) or ``handed`` (``tools.suppliers`` assigns the name to another plugin).
     :param holder: the plugin that owns the name or would own it; empty when none supplies it.
     """

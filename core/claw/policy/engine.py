@@ -206,7 +206,8 @@ def _conflict(
     if name in core or name in CORE_TOOLS:
         return NameConflict(fact, "reserved", core[name].supplier if name in core else CORE_TOOLS[name])
     if name in taken:
-        return NameConflict(fact, "taken", taken[name].plugin or "")
+        owner = taken[name].plugin or ""
+        return NameConflict(fact, "twice" if owner == fact.plugin else "taken", owner)
     return None
 
 

@@ -117,7 +117,7 @@ def _rival(conflict: NameConflict) -> tuple[str, tuple[ConfigEdit, ...]]:
     fact = conflict.fact
     plugin = fact.plugin or fact.supplier
     text = t("plugin {id} also provides a tool with this name and was not used", id=plugin)
-    return text, () if conflict.kind == "plugin-id" else edit_for_name(fact)
+    return text, () if conflict.kind in ("plugin-id", "twice") else edit_for_name(fact)
 
 
 def _deciding(judgement: Judgement, ruling: Ruling) -> Judgement:
@@ -190,9 +190,8 @@ def _name_step(fact: ToolFact, judged: Judgement) -> ExplanationStep:
     lost = next((conflict for conflict in judged.conflicts if conflict.fact is fact), None)
     if lost is None:
         return ExplanationStep("name", True, t("the name is its own"))
-    return ExplanationStep(
-        "name", False, judged.rulings[fact.name].reason if fact not in judged.loaded else ""
-    )
+    reason = judged.rulings[fact.name].reason if fact not in judged.loaded else ""
+    return ExplanationStep("name", False, reason)
 
 
 def _not_registered(

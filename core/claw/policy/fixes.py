@@ -67,7 +67,7 @@ def edits_for(
     if ruling.stage == "optional":
         return _opt_in(fact, layers, sections, matcher)
     if ruling.stage == "name":
-        return edit_for_name(fact) if ruling.values.get("kind") != "plugin-id" else ()
+        return edit_for_name(fact) if ruling.values.get("kind") not in ("plugin-id", "twice") else ()
     if ruling.stage == "owner-only":
         return _add_owner(judged.run)
     if ruling.stage == "missing-setting":
@@ -79,9 +79,8 @@ def edit_for_name(fact: ToolFact) -> tuple[ConfigEdit, ...]:
     """Give a name to the plugin that lost it."""
     if fact.plugin is None:
         return ()
-    return (
-        ConfigEdit("set", format_key(("tools", "suppliers", normalise_tool_name(fact.name))), fact.plugin),
-    )
+    key = format_key(("tools", "suppliers", normalise_tool_name(fact.name)))
+    return (ConfigEdit("set", key, fact.plugin),)
 
 
 def _add_owner(run: RunFacts) -> tuple[ConfigEdit, ...]:

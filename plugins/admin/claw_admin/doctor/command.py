@@ -27,7 +27,7 @@ from claw_admin.doctor.plugin_checks import (
     format_import_chain,
     name_conflicts,
 )
-from claw_admin.doctor.probe import ProbeResult, probe_plugin, record_health
+from claw_admin.doctor.probe import SECONDS, ProbeResult, probe_plugin, record_health
 
 Fix = Annotated[
     bool, typer.Option("--fix", help="Apply the fixes that need no confirmation, and report each.")
@@ -110,7 +110,10 @@ def plugins_doctor(
     for state in chosen:
         found += check_unloaded(state.without_failure or state, wanted, os.environ)
         if _may_load(state, named=bool(plugin)):
-            if sys.stderr.isatty():
+            if state.prevented:
+                seconds = f"{SECONDS * times:g}"
+                typer.echo(t("loading {id} again, up to {seconds} s", id=state.id, seconds=seconds), err=True)
+            elif sys.stderr.isatty():
                 typer.echo(t("checking {id}", id=state.id), err=True)
             seen[state.id] = probe_plugin(state.id, times)
             record_health(state.found, seen[state.id], setup.config.home)

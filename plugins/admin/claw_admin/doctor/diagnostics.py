@@ -127,7 +127,8 @@ def tool_findings(setup: Setup) -> Iterator[Finding]:
                 Finding(state.id, "part", note.problem, note.fix) for note in host.notes.get(state.id, ())
             )
     facts = sorted((*undeclared, *setup.facts), key=lambda fact: fact.plugin is not None)  # as in an app
-    for conflict in judge_tools(facts, (), RunFacts()).conflicts:
+    conflicts = judge_tools(facts, (), RunFacts()).conflicts
+    for conflict in (one for one in conflicts if one.kind != "twice"):  # that is a note of its plugin
         fix = t("claw config set tools.suppliers.{tool} {id}, or uninstall one of the plugins",
                 tool=conflict.fact.name, id=conflict.fact.supplier)  # fmt: skip
         yield Finding(conflict.fact.supplier, "conflict", str(conflict), fix)

@@ -112,6 +112,7 @@ def compare_with_probe(
     id, manifest = state.id, state.found.manifest
     if seen.fault:
         yield _load_failure(state, *seen.fault)
+    yield from (Finding(id, "part", why, fix) for why, fix in seen.notes)
     if budget_ms is not None and seen.import_ms > budget_ms:
         why = t("its import takes {ms} ms (budget {budget} ms): {chain}", ms=seen.import_ms, budget=budget_ms,
                   chain=format_import_chain(seen))  # fmt: skip
@@ -137,7 +138,6 @@ def _contribution_findings(manifest: Manifest, seen: ProbeResult, wanted: Config
     declared: dict[str, Iterable[str]] = {
         "register_channels": manifest.channels,
         "register_providers": [line.name for line in manifest.providers],
-        "register_tools": [line.name for line in manifest.tools],
         "register_prompt_sections": manifest.prompt_sections,
         "register_sandboxes": manifest.sandboxes,
     }
@@ -145,8 +145,7 @@ def _contribution_findings(manifest: Manifest, seen: ProbeResult, wanted: Config
     fix = t("its author runs claw plugins build")
     for hook, names in declared.items():
         contributed, declared_names = set(seen.contributed_names.get(hook, ())), set(names)
-        open_tools = hook == "register_tools" and not declared_names and "tool" in manifest.kinds
-        if open_tools or ANY_ENDPOINT in declared_names:
+        if ANY_ENDPOINT in declared_names:
             continue  # its contributions depend on its settings
         for name in sorted(contributed - declared_names):
             why = t(

@@ -53,6 +53,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
     :param deprecated: warnings that its own code caused.
     :param network: hosts that it looked up or connected to; ``written``: files opened for writing.
     :param fault: stage, cause and fix, when it was quarantined.
+    :param notes: what of it cannot be used, each with its fix.
     :param failure: the same as a record of plugin health; None when the fault is not in its code.
     """
 
@@ -68,6 +69,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
     written: tuple[str, ...] = ()
     fault: tuple[str, str, str] | None = None
     failure: LoadFailure | None = None
+    notes: tuple[tuple[str, str], ...] = ()
 
 
 def probe_plugin(plugin: str, times: int = 1) -> ProbeResult:
@@ -182,6 +184,7 @@ def main(plugin: str, folder: str) -> None:
         subprocess=tuple(dict.fromkeys(accesses.subprocess)),
         written=tuple(dict.fromkeys(accesses.written)),
         fault=(state.stage, state.why, state.fix) if answers is None else None,
+        notes=tuple((note.problem, note.fix) for note in host.notes.get(plugin, ())),
     )
     SYSTEM_DISK.replace(Path(folder, _FILE), msgspec.json.encode(seen))
     sys.stderr.flush()
