@@ -31,6 +31,8 @@ def configured(home: Path, text: str) -> None:
     (home / "config.yaml").chmod(0o600)
 
 
+TOKEN = "abcdefghijklmnop0123"
+
 ERROR, PROBLEM, NOTE = "error", "problem", "note"
 """An error: the file is refused. A problem: something does not work. A note: something has no effect."""
 
@@ -225,3 +227,34 @@ def test_settings_that_a_plugin_refuses_are_named_before_anything_was_started(
     assert said in first.output
     assert again.output == first.output
     assert said in claw("doctor").output
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "fix"),
+    [
+        (
+            "providers: {openai: {baseUrl: 'http://127.0.0.1:99999/v1', apiKey: x}}\nmodel: openai/m",
+            "providers.openai.baseUrl",
+            "write it as https://host",
+        ),
+        (
+            "plugins: {entries: {mcp: {config: {mcpServers: {x: {}}}}}}",
+            "plugins.entries.mcp.config.mcpServers.x",
+            "Write one of the two",
+        ),
+    ],
+)
+def test_a_setting_that_a_plugin_refuses_is_named_once_with_its_own_fix(
+    home: Path, text: str, key: str, fix: str
+) -> None:
+    configured(home, f"{text}\nchannels: {{http: {{}}}}\ngateway: {{port: 0, auth: {{token: {TOKEN}}}}}")
+    claw("chat", "hi")
+    command = [sys.executable, "-m", "claw", "gateway"]
+    started = subprocess.run([*command, "start"], capture_output=True, text=True, check=False, timeout=120)
+    subprocess.run([*command, "stop"], capture_output=True, check=False, timeout=60)
+    printed = [started.stderr, claw("doctor").output, claw("config", "validate").output]
+
+    for output in (*printed, claw("plugins", "list").output):
+        [line] = [line for line in output.splitlines() if key in line]
+        assert fix in line
+        assert "uninstall" not in output

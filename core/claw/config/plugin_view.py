@@ -156,7 +156,12 @@ class PluginConfig:
                     yield made
             except ConfigError as why:
                 self.failed_providers[name] = why
-                self.faults.append(ClawError("provider {name} cannot be used: {why}", name=name, why=why))
+                problem, fix = (
+                    "provider {name} cannot be used: {key}: {why}",
+                    "{advice}" if why.fix else "correct {key}",
+                )
+                values = {"name": name, "key": why.where, "why": why.problem, "advice": why.fix}
+                self.faults.append(ClawError(problem, fix=fix, **values))
 
     def plugin(self, model: type[M]) -> M:
         """Read ``plugins.entries.ID.config`` as ``model``; all defaults when it is absent.

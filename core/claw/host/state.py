@@ -168,6 +168,8 @@ def with_failure(state: PluginState, failure: LoadFailure | None, now: float) ->
 
 def failure_fix(found: InstalledPlugin, failure: LoadFailure) -> str:
     """Return the instruction for a failure that has none of its own."""
+    if failure.stage == "config":
+        return t("correct {key}", key=failure.place.rpartition(": ")[2] or t("the config file"))
     if failure.kind == FAILED:
         return t(
             "update or uninstall {distribution}, or disable it: claw config set plugins.entries.{id}.enabled false",

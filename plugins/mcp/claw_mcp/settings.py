@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from claw import Secret, Section
+from claw.runtime import validation_error
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 
@@ -34,9 +35,11 @@ class ServerSettings(Section):
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Self:
         if bool(self.command) == bool(self.url):
-            raise ValueError("a server has either a command (and args) or a url. Write one of the two")
+            raise validation_error(
+                "a server has either a command (and args) or a url", "Write one of the two"
+            )
         if self.url and urlsplit(self.url).scheme not in ("http", "https"):
-            raise ValueError("the url of a server begins with http:// or https://. Correct it")
+            raise validation_error("the url of a server begins with http:// or https://", "Correct it")
         return self
 
     @property

@@ -81,7 +81,8 @@ def base_url(name: str, written: str) -> str:
     try:
         origin, written = origin_of(written), written.strip()
     except UsageError as wrong:
-        raise ConfigError(f"providers.{name}.baseUrl", "{why}", why=str(wrong).rstrip(".")) from None
+        key, advice = f"providers.{name}.baseUrl", wrong.fix
+        raise ConfigError(key, "{why}", "{advice}", why=wrong.problem, advice=advice) from None
     return origin + urlsplit(written if "//" in written else f"//{written}").path.rstrip("/")
 
 

@@ -46,7 +46,11 @@ def offline_findings(
     yield from database_findings(home / "state.db")
     if not errors:
         setup = load_setup(environ)
-        yield from plugin_findings(setup, environ)
+        said = [f"{one.key}: {one.problem}" for one in warnings]
+        for found in plugin_findings(setup, environ):
+            # That of a plugin's settings is a warning about the file too.
+            if not any(text in f"{found.about}: {found.problem}" for text in said):
+                yield found
 
 
 def plugin_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -167,10 +167,14 @@ def _next_steps() -> list[str]:
 
     setup, channels = load_setup(), _settled_channels()
     failed = [one for one in channels if one["state"] == "failed"]
-    lines = config_lines()
+    judged = _judged_config()
+    lines = [f"{kind}: {one}" for kind, one in judged]
     lines += [f"{channel_key(one['channel'], one['account'])}: {one['detail']}" for one in failed]
     served = dict.fromkeys(one["channel"] for one in channels if one["state"] != "failed")
-    lines += [one.fault_line() for one in setup.plugin_states if one.stage]
+    faults = (one for one in setup.plugin_states if one.stage)
+    # A plugin's settings were named as a warning about the file, by their key or by the plugin.
+    said = [f"{one.key}: {one.problem}" for _, one in judged]
+    lines += [one.fault_line() for one in faults if not any(text in f"{one.id}: {one.why}" for text in said)]
     sections = {name: setup.config.settings.channels.get(name) for name in served}
     pairing_only = [
         name for name, one in sections.items() if one and one.dm_policy == "pairing" and not one.allow_from
@@ -195,11 +199,15 @@ def _settled_channels() -> list[dict[str, Any]]:
 
 def config_lines() -> list[str]:
     """Return the errors and warnings about the config file, a line each, as ``claw config validate`` prints them."""
+    return [f"{kind}: {one}" for kind, one in _judged_config()]
+
+
+def _judged_config() -> list[tuple[str, ConfigError]]:
+    """Return the errors and warnings about the config file, each with the word for its kind."""
     from claw.runtime import config_findings
 
     errors, warnings = config_findings(home_of(os.environ), os.environ)
-    found = [(t("error"), one) for one in errors] + [(t("warning"), one) for one in warnings]
-    return [f"{kind}: {one}" for kind, one in found]
+    return [(t("error"), one) for one in errors] + [(t("warning"), one) for one in warnings]
 
 
 def _stop(now: bool) -> tuple[int | None, str]:
