@@ -67,6 +67,17 @@ CASES = [
     ("agents: {list: [{id: a, skills: {allow: [x]}}]}", "agents.list[0].skills.allow[0]", NOTE, "claw skills list"),
     ("bindings: [{agent: default, match: {channel: telegramm}}]", "bindings[0].match.channel", NOTE, "telegram?"),
     ("session: {resetByChannel: {irc: {mode: daily}}}", "session.resetByChannel.irc", NOTE, "provides the channel irc"),
+    ("bindings: [{agent: default}, {agent: main, match: {}}]", "bindings[1]", NOTE, "bindings[0] has the same"),
+    ("tools: {byProvider: {opnai: {deny: [exec]}}}", "tools.byProvider.opnai", NOTE, "Did you mean openai?"),
+    ("agents: {list: [{id: a, tools: {byProvider: {nope/m: {deny: [exec]}}}}]}",
+     "agents.list[0].tools.byProvider.nope/m", NOTE, "no provider nope"),
+    ("plugins: {entries: {budgets: {config: {a: 1}}}}", "plugins.entries.budgets.config.a", NOTE, "has no settings"),
+    ("plugins: {entries: {offline: {config: {a: 1}}}}", "plugins.entries.offline.config.a", NOTE, "has no settings"),
+    ("channels: {telegram: {botToken: hello}}", "channels.telegram.botToken", PROBLEM, "no token of a bot"),
+    ("channels: {telegram: {botToken: '1:a', groupPolicy: allowlist}}", "channels.telegram.groupPolicy", NOTE,
+     "no group"),
+    ("channels: {http: {}}\ngateway: {auth: {token: a}}", "gateway.auth.token", PROBLEM, "at least 16 random"),
+    ("workspace: linked", "workspace", ERROR, "beside keys and conversations"),
     ("agents: {list: [{id: ../evil}]}", "agents.list[0].id", ERROR, "is a path"),
     ("agents: {list: [{id: '..'}]}", "agents.list[0].id", ERROR, "is no name"),
     ("owners: ['']", "owners[0]", ERROR, "is empty"),
@@ -81,7 +92,8 @@ CASES = [
 
 @pytest.mark.parametrize(("text", "key", "severity", "said"), CASES, ids=[one[0] for one in CASES])
 def test_validate_and_doctor_say_the_same(home: Path, text: str, key: str, severity: str, said: str) -> None:
-    configured(home, text)
+    (home.parent / "linked").symlink_to(home)
+    configured(home, text.replace("linked", str(home.parent / "linked")))
 
     validated, checked = claw("config", "validate", "--json"), claw("doctor", "--json")
 
@@ -105,6 +117,9 @@ def test_validate_and_doctor_say_the_same(home: Path, text: str, key: str, sever
     "text",
     [
         "workspace: workspace-mine",
+        "bindings: [{agent: default}, {agent: default, match: {channel: telegram}}]",
+        "providers: {mine: {baseUrl: 'http://localhost:1/v1'}}\ntools: {byProvider: {Mine/m: {}, openai: {}}}",
+        "channels: {telegram: {botToken: '1:a', groupPolicy: allowlist, groups: {'-1': {}}}}",
         "logging: {redactPatterns: ['(?:\\w+\\.)+example\\.com', 'tok_[0-9a-f]{32}', '[A-Z]{3,}-\\d+']}",
         "channels: {http: {}}\ngateway: {auth: {token: abcdefghijklmnop0123}}",
         "tools: {allow: [read, group:fs], deny: [exec]}",

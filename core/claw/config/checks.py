@@ -1,7 +1,7 @@
 """References inside the config file that must be valid; with an invalid one the file is refused. Pure."""
 
 from collections.abc import Iterator
-from os.path import normpath
+from os.path import normpath, realpath
 from pathlib import Path as FilePath
 from typing import Any, Protocol
 
@@ -35,9 +35,10 @@ def reference_errors(config: CheckedConfig) -> list[ConfigError]:
 
 def _unusable_workspaces(config: CheckedConfig) -> Iterator[ConfigError]:
     """Yield an error for each workspace at or below a file, or among claw's own files, where tools would find keys."""
-    home = normpath(config.home)
+    home = realpath(config.home)
     for agent in map(config.agent, config.agent_ids):
-        folder, problem, fix = FilePath(normpath(agent.workspace)), "", ""
+        resolve = realpath if agent.has_configured_workspace else normpath  # a link may lead to claw's files
+        folder, problem, fix = FilePath(resolve(agent.workspace)), "", ""
         within = folder.relative_to(home).parts if folder.is_relative_to(home) else ("workspace",)
         above = folder.parents if agent.has_configured_workspace else ()
         if file := next(filter(FilePath.is_file, (folder, *above)), None):

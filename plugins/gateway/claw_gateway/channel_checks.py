@@ -86,6 +86,18 @@ def _closed_lists(address: Address, config: Config) -> Iterator[Finding]:
         yield Finding(key, "nobody", why, fix)
         return
     setting = partial(account_setting, address, config)
+    section = config.settings.channels[address.channel]
+    written = {
+        place
+        for one in (section, section.accounts.get(address.account))
+        if one
+        for place in one.model_fields_set
+    }
+    if setting("group_policy") == "allowlist" and "group_policy" in written and not setting("groups"):
+        why = t("no one may write in groups: no group is listed")
+        fix = t("Write ids of groups into {key}.groups, or groupPolicy: disabled", key=key)
+        yield Finding(f"{key}.groupPolicy", "nobody", why, fix, False)
+        return
     if setting("group_policy") == "disabled" or _has_owner(address, config):
         return
     fix = t("Write ids of people into it; to switch groups off, write groupPolicy: disabled")

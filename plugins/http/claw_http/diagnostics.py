@@ -8,7 +8,7 @@ from claw.runtime import GATEWAY_LOCK, lock_holder
 
 from claw_http.listener import try_address
 from claw_http.origins import listening_address
-from claw_http.settings import GatewaySettings, HttpSettings
+from claw_http.settings import MIN_TOKEN_CHARS, GatewaySettings, HttpSettings, is_weak
 
 
 class HttpDiagnostic:
@@ -32,15 +32,19 @@ class HttpDiagnostic:
         return ()
 
     def check_config(self, setup: Any) -> Iterable[Finding]:
-        """Report a listener whose API refuses every request."""
+        """Report a listener whose API refuses every request, or whose token can be guessed."""
         settings = self._config.channel("http", HttpSettings)
         return token_findings(settings, self._config.section("gateway", GatewaySettings)) if settings else ()
 
 
 def token_findings(settings: HttpSettings, gateway: GatewaySettings) -> list[Finding]:
-    """Report if no caller of the API can authenticate; webhooks have secrets of their own."""
+    """Report if no caller of the API can authenticate, or anyone could; webhooks have secrets of their own."""
     token = gateway.auth.token
-    if not settings.admits_callers or (token and not token.empty):
+    if not settings.admits_callers:
         return []
+    if token and not token.empty:
+        why = t("the token is weak: a placeholder, or too short")
+        fix = t("Use at least {count} random characters", count=MIN_TOKEN_CHARS)
+        return [Finding("gateway.auth.token", "credentials", why, fix)] if is_weak(token) else []
     fix = t("claw config set gateway.auth.token TOKEN (16 random characters or more)")
     return [Finding("gateway.auth.token", "credentials", t("is missing: the API refuses all requests"), fix)]

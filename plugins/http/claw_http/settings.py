@@ -112,14 +112,22 @@ class GatewaySettings(Section):
         return self
 
 
+def is_weak(token: Secret) -> bool:
+    """Return true for a placeholder or a token that is too short; one whose variable is not set is not judged.
+
+    :raises ConfigError: its file cannot be read.
+    """
+    text = "" if token.missing else token.reveal()
+    return not token.missing and bool(_PLACEHOLDERS.fullmatch(text) or len(text) < MIN_TOKEN_CHARS)
+
+
 def _check_token(token: Secret) -> None:
     at = ("auth", "token")
     if token.empty:
         raise validation_error(
             "the token is empty", "Write a long random token, or a reference to one", at=at
         )
-    text = "" if token.missing else token.reveal()
-    if not token.missing and (_PLACEHOLDERS.fullmatch(text) or len(text) < MIN_TOKEN_CHARS):
+    if is_weak(token):
         fix = "Use at least {count} random characters"
         raise validation_error(
             "the token is weak: a placeholder, or too short", fix, at=at, count=MIN_TOKEN_CHARS

@@ -7,7 +7,7 @@ from claw import hookimpl
 from claw_http_sdk import pooled
 
 if TYPE_CHECKING:
-    from claw import Channel, PluginConfig
+    from claw import Channel, Diagnostic, PluginConfig
     from claw_channel_sdk import WebRoute
 
 
@@ -32,3 +32,11 @@ def register_routes(config: "PluginConfig") -> "Iterator[WebRoute]":
     for account in accounts(config):
         if account.uses_webhook:
             yield receiver_of(account, config).route
+
+
+@hookimpl
+def register_diagnostics(config: "PluginConfig") -> "list[Diagnostic]":
+    """Contribute the check of the tokens in the config file."""
+    from claw_telegram.diagnosis import TokenDiagnostic
+
+    return [TokenDiagnostic(config)]

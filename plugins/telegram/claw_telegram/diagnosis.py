@@ -1,8 +1,9 @@
-"""Diagnosis of a bot account by asking Telegram: token, privacy mode, webhook."""
+"""Diagnosis of a bot account: the form of its token; by asking Telegram, token, privacy mode and webhook."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from claw import DeliveryError, Finding, t
+from claw import ConfigError, DeliveryError, DiagnosticContext, Finding, PluginConfig, t
 
 from claw_telegram.api import TelegramError
 from claw_telegram.inbound import bot_of
@@ -12,6 +13,33 @@ if TYPE_CHECKING:
     from claw_telegram.settings import Account
 
 _NO_SUCH_TOKEN = (401, 404)
+
+
+class TokenDiagnostic:
+    """The diagnostic of this plugin: it judges the file alone."""
+
+    name = "telegram"
+
+    def __init__(self, config: PluginConfig) -> None:
+        self._config = config
+
+    def check(self, context: DiagnosticContext) -> Sequence[Finding]:
+        """Return nothing: :func:`diagnose` asks the service."""
+        return ()
+
+    def check_config(self, setup: Any) -> Iterator[Finding]:
+        """Find tokens without the colon of a token; see https://core.telegram.org/bots/api#authorizing-your-bot."""
+        from claw_telegram.settings import accounts
+
+        try:
+            ready = accounts(self._config)
+        except ConfigError:  # the channel fails, with this error
+            return
+        for one in ready:
+            if ":" not in one.token:
+                why = t("this is no token of a bot: one is digits, a colon and 35 characters")
+                fix = t("copy the token that @BotFather shows")
+                yield Finding(f"{one.key}.botToken", "credentials", why, fix)
 
 
 async def diagnose(account: "Account", api: "BotApi") -> list[Finding]:

@@ -32,6 +32,7 @@ def file_warnings(config: Config) -> tuple[ConfigError, ...]:
         *_invalid_ids(config),
         *_open_channels(config),
         *_repeated_fallbacks(config),
+        *_repeated_bindings(config),
         *_unlisted_default(config),
         *_unread_keys(config),
         *_owners_warnings(config),
@@ -149,6 +150,15 @@ def _repeated_fallbacks(config: Config) -> Iterator[ConfigError]:
                 yield config.error_factory.error(
                     (*place, "model", "fallbacks", index), problem, fix, model=name
                 )
+
+
+def _repeated_bindings(config: Config) -> Iterator[ConfigError]:
+    """Yield a warning for each binding with the conditions of an earlier one, which takes every message of both."""
+    conditions = [one.match for one in config.settings.bindings]
+    for index, match in enumerate(conditions):
+        if (first := conditions.index(match)) < index:
+            problem, fix = "it has no effect: {first} has the same conditions", "Remove one of the two"
+            yield config.error_factory.error(("bindings", index), problem, fix, first=f"bindings[{first}]")
 
 
 def _unlisted_default(config: Config) -> Iterator[ConfigError]:

@@ -28,6 +28,7 @@ class InstalledNames:
     :param sandboxes: back ends for ``sandbox.mode``.
     :param schemas: plugin id → JSON Schema of ``plugins.entries.ID.config``.
     :param sections: channel → JSON Schema of ``channels.NAME``.
+    :param unset: ids of plugins whose manifest declares no settings at all.
     :param endpoints: provider → id of its plugin, and JSON Schema of ``providers.NAME``.
     :param has_unlisted: a plugin without a manifest is installed, which may register any channel, provider or tool.
     """
@@ -38,6 +39,7 @@ class InstalledNames:
     tools: frozenset[str] = frozenset()
     sandboxes: frozenset[str] = frozenset()
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    unset: frozenset[str] = frozenset()
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     endpoints: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     has_unlisted: bool = False
@@ -59,6 +61,7 @@ def installed_names(found: Iterable[InstalledPlugin]) -> InstalledNames:
         schemas={
             each.id: each.config_schema for each in manifests if each.config_schema and each.has_own_section
         },
+        unset=frozenset(each.id for each in manifests if each.config_schema is None),
         sections={
             name: each.config_schema for each in manifests if each.config_schema for name in each.channels
         },
@@ -83,6 +86,8 @@ def check_installed(config: Config, known: InstalledNames) -> tuple[ConfigError,
         *_unknown_sections(config, known),
         *_unknown_plugins(config, known),
         *_plugin_keys(config, known),
+        *_undeclared_keys(config, known),
+        *_providers_of_tools(config, known),
         *_channel_keys(config, known),
         *_provider_keys(config, known),
         *_unusable_addresses(config),
@@ -136,6 +141,31 @@ def _plugin_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]
                 yield config.error_factory.error(
                     path, misfit.problem, misfit.fix, **misfit.values, grave=True
                 )
+
+
+def _undeclared_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
+    """Yield a warning for each key of a plugin whose manifest declares no settings."""
+    for name, entry in config.settings.plugins.entries.items():
+        for key in entry.config if name in known.unset else ():
+            path: Path = ("plugins", "entries", name, "config", key)
+            problem = "plugin {name} has no settings: its manifest declares none"
+            yield config.error_factory.error(path, problem, "Remove it", name=name)
+
+
+def _providers_of_tools(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
+    """Yield a warning for each provider in ``tools.byProvider`` that neither the file nor a plugin has."""
+    if known.has_unlisted:
+        return
+    there = {name.lower() for name in (*known.providers, *config.settings.providers)}
+    problem = "there is no provider {name}, so it has no effect"
+    sections = [((), config.settings.tools), *((place, one.tools) for place, one in agent_sections(config))]
+    for place, tools in sections:
+        for written in tools.by_provider if tools else ():
+            name = written.partition("/")[0].strip().lower()
+            path: Path = (*place, "tools", "byProvider", written)
+            yield from _unknown_name(
+                config, path, name, there, problem, "To use it: {install}. Else remove the section"
+            )
 
 
 def _channel_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
