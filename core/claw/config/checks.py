@@ -58,11 +58,9 @@ def _duplicate_agents(config: CheckedConfig) -> Iterator[ConfigError]:
     for index, entry in enumerate(config.settings.agents.list):
         name = normalise_agent_id(entry.id)
         if first := seen.get(name):
-            same, alike = (
-                "duplicate agent id {id}",
-                "{id} duplicates {first}: case and punctuation are ignored in ids",
-            )
-            problem = same if first == entry.id else alike
+            problem = "{id} duplicates {first}: case and punctuation are ignored in ids"
+            if first == entry.id:
+                problem = "duplicate agent id {id}"
             at: Path = ("agents", "list", index, "id")
             yield tell(at, problem, "Give each agent its own id", id=entry.id, first=first)
         seen.setdefault(name, entry.id)

@@ -12,6 +12,7 @@ from claw.config.loader import Config, validate_section
 from claw.config.paths import Path as KeyPath, value_at
 from claw.config.values import secret_values
 from claw.contracts.errors import ClawError, ConfigError
+from claw.i18n import t
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -156,12 +157,11 @@ class PluginConfig:
                     yield made
             except ConfigError as why:
                 self.failed_providers[name] = why
-                problem, fix = (
-                    "provider {name} cannot be used: {key}: {why}",
-                    "{advice}" if why.fix else "correct {key}",
+                text, advice = f"{why.where}: {why.problem}", why.fix or t("correct {key}", key=why.where)
+                values = {"name": name, "why": text, "advice": advice}
+                self.faults.append(
+                    ClawError("provider {name} cannot be used: {why}", fix="{advice}", **values)
                 )
-                values = {"name": name, "key": why.where, "why": why.problem, "advice": why.fix}
-                self.faults.append(ClawError(problem, fix=fix, **values))
 
     def plugin(self, model: type[M]) -> M:
         """Read ``plugins.entries.ID.config`` as ``model``; all defaults when it is absent.

@@ -170,17 +170,10 @@ def failure_fix(found: InstalledPlugin, failure: LoadFailure) -> str:
     """Return the instruction for a failure that has none of its own."""
     if failure.stage == "config":
         return t("correct {key}", key=failure.place.rpartition(": ")[2] or t("the config file"))
+    fix = "update or uninstall {distribution}; it is loaded again after a day, or after: claw plugins retry {id}"
     if failure.kind == FAILED:
-        return t(
-            "update or uninstall {distribution}, or disable it: claw config set plugins.entries.{id}.enabled false",
-            distribution=found.distribution,
-            id=found.id,
-        )
-    return t(
-        "update or uninstall {distribution}; it is loaded again after a day, or after: claw plugins retry {id}",
-        distribution=found.distribution,
-        id=found.id,
-    )
+        fix = "update or uninstall {distribution}, or disable it: claw config set plugins.entries.{id}.enabled false"
+    return t(fix, distribution=found.distribution, id=found.id)
 
 
 def _usage_state(
