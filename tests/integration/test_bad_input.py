@@ -186,6 +186,23 @@ class TestUsage:
         refused(machine.claw("chat", "--tool-choice", "raed", "hi"), 2, "raed", "claw tools explain raed")
         assert machine.session.read_bytes().startswith(past)
 
+    @pytest.mark.parametrize("choice", ["required", "session_status"])
+    async def test_a_tool_that_was_asked_for_and_is_not_called_is_an_error(
+        self, machine: Machine, choice: str
+    ) -> None:
+        async with OpenAIService(["I would rather talk.", "Really."]) as model:
+            machine.configured(
+                f"agents: {{defaults: {{model: openai/m}}}}\n"
+                f"providers: {{openai: {{baseUrl: '{model.url}', apiKey: sk-of-this-test}}}}\n"
+            )
+            said = await asyncio.to_thread(machine.claw, "chat", "--tool-choice", choice, "hi")
+        assert said.code == 1
+        assert "did not call the tool that was asked for" in said.err and choice in said.err
+        assert "Traceback" not in said.err
+        assert (
+            "I would rather talk." in machine.session.read_text() and "Really." in machine.session.read_text()
+        )
+
     def test_arguments_that_are_no_object_are_shown_how_to_write(self, machine: Machine) -> None:
         for text in ("{", "[]"):
             said = machine.claw("tools", "call", "read", "--args", text)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from claw.contracts.messages import Address, Inbound, Outbound, Sender
 from claw.contracts.provider import Finished, TextDelta
-from claw.contracts.transcript import Text, ToolResultMessage, User
+from claw.contracts.transcript import UNREADABLE_CALL, Text, ToolResultMessage, User
 from claw.storage.database import Database
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, says
 from claw_channel_sdk.edit_stream import EditStream
@@ -95,6 +95,25 @@ async def test_a_turn_that_is_taken_up_behind_its_first_model_call_has_had_its_t
             await channel.until_shown()
 
         assert model.requests[0].request.tool_choice == ("auto" if behind else "required")
+
+
+async def test_a_turn_that_is_taken_up_behind_an_answer_without_the_required_call_still_requires_it(tmp_path):
+    await leave_a_turn(tmp_path, "go")
+    harness = Harness(FakeProvider(), channels=[FakeChannel()], home=tmp_path)
+    session = await harness.app.runtime.sessions.open("agent:default:fake:direct:user-1", "default")
+    call = calls(UNREADABLE_CALL, written="", why="no tool was called, and one was asked for")
+    session.append(call)
+    session.append(ToolResultMessage(call.tool_calls[0].id, UNREADABLE_CALL, (Text("again"),), is_error=True))
+    session.release()
+    await harness.close()
+    model, channel = FakeProvider(calls("look"), says("done")), FakeChannel()
+    config = {"agents": {"defaults": {"toolChoice": "required"}}}
+    async with serve(
+        Harness(model, tools=[FakeTool("look")], channels=[channel], home=tmp_path, config=config)
+    ):
+        await channel.until_shown()
+
+    assert [recorded.request.tool_choice for recorded in model.requests] == ["required", "auto"]
 
 
 async def test_what_had_joined_a_turn_and_was_not_written_down_is_sent_to_the_model(tmp_path):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 from subprocess import PIPE
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from claw.contracts.errors import ProviderError
-from claw.contracts.events import Notice, StepEnded, TurnEnded
+from claw.contracts.events import MessageRecorded, Notice, StepEnded, TurnEnded
 from claw.contracts.transcript import UNREADABLE_CALL, Assistant, Text, ToolResultMessage
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, says
 from claw_testing.services import AnthropicService, OpenAIService, ServiceReply
@@ -211,9 +212,100 @@ async def test_a_required_call_is_asked_for_once_more(choice: str) -> None:
         assert "asked for" in results(harness)[0].text
 
 
-async def test_a_required_call_is_asked_for_no_more_than_once() -> None:
-    model = FakeProvider(says("I'd rather talk."), says("Really."))
+NO_CALL = "fake/m1: the model did not call the tool that was asked for (tool choice {choice})"
+
+
+def choices(model: FakeProvider) -> list[str]:
+    return [recorded.request.tool_choice for recorded in model.requests]
+
+
+def said(harness: Harness) -> list[str]:
+    """The texts of the model in the transcript."""
+    messages = [event.message for event in harness.events if isinstance(event, MessageRecorded)]
+    return [one.text for one in messages if isinstance(one, Assistant)]
+
+
+@pytest.mark.parametrize("choice", ["required", "peek"])
+async def test_the_second_request_has_the_same_tool_choice_and_the_one_behind_the_call_is_free(
+    choice: str,
+) -> None:
+    model = FakeProvider(says("I'd rather talk."), calls("peek", path="a.md"), says("42."))
+    async with Harness(model, tools=[peek()]) as harness:
+        await harness.send("go", tool_choice=choice)
+
+    assert choices(model) == [choice, choice, "auto"]
+
+
+@pytest.mark.parametrize("choice", ["required", "peek"])
+async def test_a_required_call_that_is_not_made_at_the_second_request_fails_the_turn(choice: str) -> None:
+    model = FakeProvider(says("I'd rather talk."), says("Really."), says("Hello."))
+    async with Harness(model, tools=[peek()]) as harness:
+        with pytest.raises(ProviderError, match=re.escape(NO_CALL.format(choice=choice))):
+            await harness.send("go", tool_choice=choice)
+
+        assert choices(model) == [choice, choice]
+        assert said(harness) == ["I'd rather talk.", "Really."]
+        assert [end.outcome for end in harness.events if isinstance(end, TurnEnded)] == ["failed"]
+
+        reply = await harness.send("and now?")  # the texts are in the conversation
+        assert reply and reply.text == "Hello."
+        past = model.requests[-1].request.messages
+        assert [one.text for one in past if isinstance(one, Assistant)] == ["I'd rather talk.", "Really."]
+
+
+async def test_another_call_does_not_stand_for_the_named_one() -> None:
+    other, model = FakeTool("work"), FakeProvider(calls("work"), calls("work"), says("done"))
+    async with Harness(model, tools=[peek(), other]) as harness:
+        with pytest.raises(ProviderError, match="tool choice peek"):
+            await harness.send("go", tool_choice="peek")
+
+        assert other.calls == []
+        assert len(model.requests) == 2
+        given = [result.text for result in results(harness)]
+        assert ["only peek may be called now" in text for text in given] == [True, False, True]
+
+
+async def test_words_that_a_limit_cut_off_do_not_stand_for_a_required_call() -> None:
+    cut = Assistant((Text("Let me think about"),), stop_reason="length")
+    model = FakeProvider(cut, cut)
+    async with Harness(model, tools=[peek()]) as harness:
+        with pytest.raises(ProviderError, match="tool choice required"):
+            await harness.send("go", tool_choice="required")
+
+    assert len(model.requests) == 2
+
+
+async def test_a_required_call_that_the_last_model_call_lacks_fails_the_turn() -> None:
+    config = {"agents": {"defaults": {"maxTurns": 1}}}
+    async with Harness(FakeProvider(says("Words.")), tools=[peek()], config=config) as harness:
+        with pytest.raises(ProviderError, match="tool choice required"):
+            await harness.send("go", tool_choice="required")
+
+
+async def test_a_required_call_that_cannot_be_read_is_still_required() -> None:
+    unread = calls(UNREADABLE_CALL, written="{", why="it is cut off", tool="peek")
+    model = FakeProvider(unread, unread, calls("peek", path="a.md"), says("42."))
     async with Harness(model, tools=[peek()]) as harness:
         reply = await harness.send("go", tool_choice="required")
+        assert reply and reply.text == "42."
+    assert choices(model) == ["required", "required", "required", "auto"]
 
-        assert reply and reply.text == "Really."
+    async with Harness(FakeProvider(unread, says("Words.")), tools=[peek()]) as harness:
+        with pytest.raises(ProviderError, match="tool choice required"):
+            await harness.send("go", tool_choice="required")
+
+
+async def test_a_native_model_is_asked_for_the_call_without_the_notation_of_prompted_ones() -> None:
+    model = FakeProvider(says("I'd rather talk."), calls("peek", path="a.md"), says("42."))
+    async with Harness(model, tools=[peek()], installed=True) as harness:
+        await harness.send("go", tool_choice="required")
+
+        asked = results(harness)[0].text
+        assert "in the way that your tools are called" in asked and "<tool_call>" not in asked
+
+
+async def test_the_error_about_a_required_call_is_in_the_language_of_the_person() -> None:
+    model = FakeProvider(says("Words."), says("Words."))
+    async with Harness(model, tools=[peek()], config={"locale": "zh"}) as harness:
+        with pytest.raises(ProviderError, match="模型没有调用所要求的工具（tool choice 为 required）"):
+            await harness.send("go", tool_choice="required")

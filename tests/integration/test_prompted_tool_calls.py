@@ -207,7 +207,15 @@ async def test_a_call_that_was_asked_for_is_insisted_on_once_more(choice: str) -
 
     assert reply and reply.text == "42."
     assert tool.calls == [{"path": "a.md"}]
-    assert "asked for" in model.requests[1].request.messages[-1].content[0].text  # type: ignore[union-attr]
+    feedback = model.requests[1].request.messages[-1].content[0].text  # type: ignore[union-attr]
+    assert "asked for" in feedback
+    assert 'in words that is <tool_call>{"name": "TOOL", "arguments": {…}}</tool_call>' in feedback
+    insisted = "must call a tool" if choice == "required" else "must call the tool peek"
+    assert [insisted in recorded.request.system.volatile for recorded in model.requests] == [
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("mode", ["native", "prompt"])

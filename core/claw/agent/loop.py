@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from claw.contracts.errors import ProviderError
 from claw.contracts.events import (
     Event,
     MessageRecorded,
@@ -62,7 +63,7 @@ class LoopCallbacks:
     :param follow_up: returns what to go on with; called when the run would stop. All of one result go into
         one step.
     :param max_steps: model calls at most; None = no limit.
-    :param tool_choice: for the first model call; then ``auto``. ``none`` holds for all of them.
+    :param tool_choice: until an answer has the call that it asks for; then ``auto``. ``none`` holds for all of them.
     :param grace_seconds: how long a cancelled tool may add to end before it is abandoned.
     """
 
@@ -85,7 +86,8 @@ async def run_loop(
     :param prompt: None to go on with ``past``, whose last messages were not answered yet.
     :param pending: calls of the last answer in ``past`` that have no result yet: they run first.
     :returns: the last answer; None when ``max_steps`` is 0.
-    :raises ProviderError: no model answered; what was received so far has been emitted.
+    :raises ProviderError: no model answered, or not with the call that ``tool_choice`` asks for, though asked again;
+        what was received so far has been emitted.
     """
     messages: list[Message] = [*past]
 
@@ -108,7 +110,8 @@ async def run_loop(
         number += 1
         await steps.emit(StepStarted(number))
         answer = await _call_model(messages, choice, steps, record, number)
-        asked, choice = choice, choice if choice == "none" else "auto"
+        asked, missing = choice, lacks_call(answer, choice)
+        choice = choice if missing or choice == "none" else "auto"
         if answer.stop_reason in ("error", "aborted"):
             await steps.emit(StepEnded(answer, ()))
             break
@@ -116,6 +119,10 @@ async def run_loop(
         await steps.emit(StepEnded(answer, results))
         if ends_turn:
             break
+        if missing and (number == steps.max_steps or not _has_unreadable(answer)):
+            why = "the model did not call the tool that was asked for (tool choice {choice})"
+            fix = "Ask again, or choose another model with /model"
+            raise ProviderError(why, reason="no_call", where=answer.model, fix=fix, choice=choice)
         steered = await add(await steps.steer())
         if not (answer.tool_calls or steered or await add(await steps.follow_up())):
             break
@@ -131,15 +138,18 @@ async def _call_model(
     choice: str,
     steps: LoopCallbacks,
     record: Callable[[Message], Awaitable[None]],
-    number: int = 1,
+    number: int,
 ) -> Assistant:
-    """Make one model call. The part received of an answer that breaks off is kept, and marked so."""
+    """Make one model call. The part received of an answer that breaks off is kept, and marked so.
+
+    :param number: of the call in this run; only the first answer is completed with a call that it lacks.
+    """
     parts: list[str] = []
     stream = steps.ask(messages, choice)
     try:
         async for event in stream:
             if isinstance(event, Finished):
-                answer, _ = to_json(_with_missing_call(event.message, choice))
+                answer, _ = to_json(_with_missing_call(event.message, choice if number == 1 else "auto"))
                 await record(answer)
                 return answer
             if isinstance(event, TextDelta):
@@ -164,17 +174,25 @@ async def _call_model(
     raise AssertionError("a stream of model events ended without Finished")
 
 
+def lacks_call(message: Message, choice: str) -> bool:
+    """Return true if a message does not have the call that a tool choice asks for, in a form that can be read."""
+    calls = {call.name for call in getattr(message, "tool_calls", ())} - {UNREADABLE_CALL}
+    return choice not in ("auto", "none", *calls) and not (choice == "required" and calls)
+
+
 def _with_missing_call(answer: Assistant, choice: str) -> Assistant:
     """Add a call that cannot be read to an answer that lacks the required call: its error asks for it again."""
-    calls = {call.name for call in answer.tool_calls}
-    if choice in ("auto", "none") or answer.stop_reason not in ("stop", "tool_use"):
-        return answer
-    if choice in calls or UNREADABLE_CALL in calls or (choice == "required" and calls):
+    broken = answer.stop_reason in ("error", "aborted")
+    if broken or _has_unreadable(answer) or not lacks_call(answer, choice):
         return answer
     wanted = "no tool was called, and one" if choice == "required" else f"the tool {choice}"
     arguments = {"written": "", "why": f"{wanted} was asked for"}
     missing = ToolCall(f"call_{uuid.uuid4().hex[:24]}", UNREADABLE_CALL, arguments)
     return msgspec.structs.replace(answer, content=(*answer.content, missing), stop_reason="tool_use")
+
+
+def _has_unreadable(answer: Assistant) -> bool:
+    return any(call.name == UNREADABLE_CALL for call in answer.tool_calls)
 
 
 def _cut_off(parts: Sequence[str], why: str, stop_reason: str = "error") -> Assistant:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from claw.agent.context import RunningTurn, before_reset, engine_call
-from claw.agent.loop import Emit, LoopCallbacks, run_loop
+from claw.agent.loop import Emit, LoopCallbacks, lacks_call, run_loop
 from claw.agent.outcome import may_be_empty, silent_tokens, turn_outcome
 from claw.agent.routing import Route, account_of_turn, admit
 from claw.agent.session_queue import SteeringQueue
@@ -186,6 +186,7 @@ async def run_turn(turn: Turn, runtime: Runtime, emit: Emit, replies: MakeReplie
 _EXCUSES = {
     "empty": lambda: t("The model gave an empty answer. Please ask again."),
     "content_filter": lambda: t("The model or its service refused to answer this."),
+    "no_call": lambda: t("The model did not call the tool that was asked for."),
 }
 """By the reason of a failure, what everyone in the chat may read."""
 
@@ -289,9 +290,8 @@ async def _outcome(
         turn.stop_reason = answer.stop_reason
         limits.append(t("the answer was cut off at the limit of its length; ask to continue"))
     if turn.ran_out:
-        most = context.agent.settings.max_turns
         stopped = "the agent stopped after {count} model calls, the most for one message; ask it to continue"
-        turn.excuse = t(stopped, count=most)
+        turn.excuse = t(stopped, count=context.agent.settings.max_turns)
         limits.append(turn.excuse)
     tokens = silent_tokens(runtime.config.settings.messages.silent_token)
     ending = turn_outcome(
@@ -404,9 +404,9 @@ async def _report_switch(turn: Turn, emit: Emit, text: str) -> None:
 
 
 def _tool_choice(context: TurnContext, turn: Turn, start: _Start) -> str:
-    """Return the tool choice of the first model call; a turn that resumes behind its first call has used it already."""
+    """Return the tool choice of the first model call; a turn that resumes behind the call it asks for has used it."""
     choice = turn.options.tool_choice or turn.message.tool_choice or context.agent.settings.tool_choice
-    if choice != "none" and any(isinstance(said, Assistant) for said in start.past[start.at :]):
+    if choice != "none" and not all(lacks_call(said, choice) for said in start.past[start.at :]):
         return "auto"
     return check_tool_choice(choice, context)
 

@@ -42,6 +42,10 @@ _NAMED_CALL = (
     'In this answer you must call the tool {name}: begin with {open}{{"name": "{name}", "arguments":'
 )
 
+_NOTATION = (
+    f'; in words that is {CALL_OPEN}{{"name": "TOOL", "arguments": {{…}}}}{CALL_CLOSE} with sound JSON.'
+)
+
 
 def to_prompted_request(request: Request, messages: Sequence[Message]) -> Request:
     """Rewrite a request for a model without native tool calling.
@@ -103,6 +107,8 @@ class PromptRenderer:
 
 def _result_blocks(result: ToolResultMessage) -> tuple[Text | Image, ...]:
     text = result.text.replace("</tool_result", "<\\/tool_result").replace(RESULT_OPEN, "<\\tool_result")
+    if result.tool_name == UNREADABLE_CALL and CALL_OPEN not in text:  # worded for native tool calling
+        text = text.removesuffix(".") + _NOTATION
     failed = ' error="true"' if result.is_error else ""
     head = f'{RESULT_OPEN} name="{result.tool_name}" id="{result.call_id}"{failed}>'
     pictures = (block for block in result.content if isinstance(block, Image))
@@ -127,12 +133,11 @@ def render_call(call: ToolCall) -> str:
 
 
 def malformed_call_error(call: ToolCall) -> str:
-    """Return the error text that the model gets for an unreadable call."""
+    """Return the error text that the model gets for an unreadable call; the notation only for one that it printed."""
     why = call.arguments.get("why") or "it cannot be read"
     again = f"Your tool call was not made: {why}. Call the tool again, in the way that your tools are called"
-    if call.arguments.get("tool"):
-        return f"{again}."
-    return f'{again}; in words that is {CALL_OPEN}{{"name": "TOOL", "arguments": {{…}}}}{CALL_CLOSE} with sound JSON.'
+    is_printed = call.arguments.get("written") and not call.arguments.get("tool")
+    return f"{again}{_NOTATION}" if is_printed else f"{again}."
 
 
 def foreign_text(message: Message) -> str:

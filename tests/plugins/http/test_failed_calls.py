@@ -5,7 +5,7 @@ import asyncio
 import openai
 import pytest
 from claw import Assistant, Text, TextDelta
-from claw.testing import FakeProvider, says
+from claw.testing import FakeProvider, FakeTool, says
 from claw_provider_sdk import provider_error
 from plugins.http.sdk_gateway import a_gateway, user
 
@@ -51,6 +51,17 @@ async def test_an_empty_answer_of_the_model_is_an_error(stream):
         with pytest.raises(openai.InternalServerError, match="empty answer") as failed:
             await ask(client, stream=stream)
     assert (failed.value.status_code, failed.value.code) == (502, "model_empty")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "look"}}])
+async def test_a_tool_that_was_asked_for_and_is_not_called_is_an_error(choice, stream):
+    async with a_gateway(says("Words."), says("More."), tools=[FakeTool("look")]) as (client, _):
+        with pytest.raises(openai.APIError, match="did not call the tool that was asked for") as failed:
+            await ask(client, stream=stream, tool_choice=choice)
+    assert failed.value.code == "model_no_call"
+    if not stream:
+        assert failed.value.status_code == 502
 
 
 @pytest.mark.parametrize("stream", [False, True])
