@@ -46,7 +46,7 @@ def offline_findings(
     yield from database_findings(home / "state.db")
     if not errors:
         setup = load_setup(environ)
-        said = [f"{one.key}: {one.problem}" for one in warnings]
+        said = [f"{one.key}: {one.problem}" for one in warnings if one.grave]
         for found in plugin_findings(setup, environ):
             # That of a plugin's settings is a warning about the file too.
             if not any(text in f"{found.about}: {found.problem}" for text in said):
