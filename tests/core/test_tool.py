@@ -37,9 +37,7 @@ async def _say_nothing(text: str, attachments: tuple[str, ...]) -> tuple[str, ..
 
 @pytest.fixture
 def context(tmp_path: Path) -> ToolContext:
-    return ToolContext(
-        "call_1", "agent:a:main", None, True, None, None, tmp_path, lambda text: None, _say_nothing
-    )  # type: ignore[arg-type]
+    return ToolContext("call_1", "agent:a:main", None, True, None, tmp_path, lambda text: None, _say_nothing)  # type: ignore[arg-type]
 
 
 # --- made from a function --------------------------------------------------------------------------------------------

@@ -39,7 +39,6 @@ class Bench:
             agent,
             True,
             self.files,
-            None,
             self.workspace,
             lambda text: None,
             send,
