@@ -9,6 +9,7 @@ import typer
 from claw import Address, Inbound, Sender, UsageError, nearest, t
 from claw.runtime import (
     LOCAL_SENDER,
+    PAIRED_PEOPLE,
     TERMINAL,
     Admission,
     AsJson,
@@ -90,7 +91,10 @@ def _require_channel(channel: str, setup: Setup) -> None:
 
 def _paired(address: Address) -> frozenset[str]:
     with open_state(home_of(os.environ)) as database:
-        return paired_people(database, address.channel, address.account) if database else frozenset()
+        if database is None:
+            return frozenset()
+        database.tables("admission", PAIRED_PEOPLE)  # a home where no gateway ran has none
+        return paired_people(database, address.channel, address.account)
 
 
 def admission_fix(verdict: Admission, inbound: Inbound, config: Config) -> tuple[ConfigEdit, ...]:
