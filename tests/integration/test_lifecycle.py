@@ -633,6 +633,14 @@ def test_the_kind_of_an_environment_is_read_from_what_its_maker_left(
         (["The conflict is caused by:", "    a 1 depends on b<1", "    c 1 has b>1", "", "To"], "a 1 depends on b<1; c"),
         (["ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE."], "planned or locked"),
         (["building", "ERROR: it broke {here}"], "it broke {here}"),
+        (
+            ["Traceback:", "ValueError: no name", "error: subprocess-exited-with-error", "exit code: 1", "ERROR: failed"],
+            "ValueError: no name; failed",
+        ),
+        (
+            ["╰─> [2 lines of output]", "      File x", "      KeyError: 'name'", "      [end of output]", "ERROR: failed"],
+            "KeyError: 'name'; failed",
+        ),
         ([], "nothing was changed"),
     ],
 )  # fmt: skip
@@ -711,3 +719,10 @@ def test_the_next_core_is_rehearsed_and_names_the_plugins_that_would_break(
     assert "plugin API >=1,<2" in fates["acme"]
     assert "claw-core<0.5" in fates["tied"]
     assert venv.claw("--version").stdout == "claw 0.1.0\n"
+
+
+def test_a_text_that_begins_with_a_dot_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert parse_requirement(".").text == str(tmp_path)
+    assert parse_requirement("..").text == str(tmp_path.parent)

@@ -54,10 +54,9 @@ class PluginRequirement:
 
     @property
     def is_path(self) -> bool:
-        """True for a path, by pip's rule: it has a separator, or the suffix of a wheel or archive."""
-        return "://" not in self.text and (
-            self.editable or os.sep in self.text or self.text.endswith((".whl", ".gz"))
-        )
+        """True for a path, by pip's rule: it begins with a dot, has a separator, or the suffix of a wheel or archive."""
+        looks_so = self.text.startswith(".") or os.sep in self.text or self.text.endswith((".whl", ".gz"))
+        return "://" not in self.text and (self.editable or looks_so)
 
     def is_satisfied_by(self, pin: Pin) -> bool:
         """Return true if ``pin`` satisfies this requirement."""
@@ -198,5 +197,14 @@ def error_from_output(output: Sequence[str]) -> ClawError:
             fix="a release was changed: find out why before you install it",
         )
     errors = [line.removeprefix("ERROR: ") for line in output if line.startswith("ERROR: ")]
-    why = "; ".join(errors or [line for line in output if line.strip()][-3:])
+    why = "; ".join([*_build_error(output), *errors] or [line for line in output if line.strip()][-3:])
     return ClawError("pip failed: {why}", fix="nothing was changed", why=why[:1000])
+
+
+def _build_error(output: Sequence[str]) -> list[str]:
+    """Return the last line of a build that failed, its cause; pip prints it in a frame, or above its error."""
+    text = "\n".join(output)
+    framed = re.search(r"\[\d+ lines? of output\]\n(.*?)\n\s*\[end of output\]", text, re.DOTALL)
+    above, mark, _ = text.partition("error: subprocess-exited-with-error")
+    printed = framed[1] if framed else above if mark else ""
+    return [line.strip() for line in printed.splitlines() if line.strip()][-1:]
