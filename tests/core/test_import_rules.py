@@ -307,7 +307,7 @@ BUDGETS = {
     "claw.policy": 1005,
     "claw.security": 1595,
     "claw.storage": 1370,
-    "claw_admin": 3994,
+    "claw_admin": 3999,
     "claw_anthropic": 417,
     "claw_approvals": 673,
     "claw_author": 585,

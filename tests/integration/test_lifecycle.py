@@ -638,7 +638,7 @@ def test_the_kind_of_an_environment_is_read_from_what_its_maker_left(
             "ValueError: no name; failed",
         ),
         (
-            ["╰─> [2 lines of output]", "      File x", "      KeyError: 'name'", "      [end of output]", "ERROR: failed"],
+            ["╰─> [2 lines of output]", "  File x", "  KeyError: 'name'", "      [end of output]", "ERROR: failed"],
             "KeyError: 'name'; failed",
         ),
         ([], "nothing was changed"),
