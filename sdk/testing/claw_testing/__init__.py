@@ -106,8 +106,9 @@ def __getattr__(name: str) -> Any:
 
 @functools.cache
 def standard_plugins(*more: str) -> tuple[Any, ...]:
-    """Return the installed plugins of the extra ``standard``, and those with the ids ``more``."""
-    return tuple(one for one in installed_plugins() if one.id in STANDARD.union(more))
+    """Return the installed plugins of the extra ``standard``, and the channels among those with the ids ``more``."""
+    found = installed_plugins()
+    return tuple(one for one in found if one.id in STANDARD or (one.id in more and one.channels))
 
 
 Answer = Assistant | BaseException | Callable[[Request], Assistant]
