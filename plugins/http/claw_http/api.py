@@ -2,20 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
 
-from claw import Inbox, PluginConfig
+from claw import PluginConfig
 from claw_channel_sdk import WebAnswer, WebRequest
 
 from claw_http import openai
+from claw_http.app import MODEL_HEAD, OwnRoute, StreamedAnswer, as_json
 from claw_http.calls import AgentCalls
 from claw_http.failures import is_repeatable
-from claw_http.front import MODEL_HEAD, OwnRoute, StreamedAnswer, as_json
-from claw_http.openai import BadRequest, CompletionRequest, Picture
+from claw_http.openai import BadRequest, CompletionRequest
+from claw_http.pending_requests import CHAT_HEAD, PendingRequest
 from claw_http.settings import HttpSettings
-from claw_http.waiting import CHAT_HEAD, PendingRequest, PendingRequests
 
 _SMALL_BYTES = 32 << 10
 
@@ -28,8 +28,6 @@ def agents_of(config: PluginConfig) -> tuple[str, ...]:
 class OpenAIApi:
     """The routes for callers with the token.
 
-    :param inbox: claw's inbox, while the channel runs.
-    :param pictures: the images of a message until they are fetched, by message id.
     :param quiet_seconds: a stream sends a keep-alive after this time without text.
     """
 
@@ -37,13 +35,10 @@ class OpenAIApi:
         self,
         config: PluginConfig,
         settings: HttpSettings,
-        waiting: PendingRequests,
-        inbox: Callable[[], Inbox | None],
-        pictures: dict[str, Sequence[Picture]],
+        calls: AgentCalls,
         quiet_seconds: float = 15.0,
     ) -> None:
-        self._config, self._settings, self._waiting, self._quiet = config, settings, waiting, quiet_seconds
-        self.calls = AgentCalls(config, settings, waiting, inbox, pictures)
+        self._config, self._settings, self._calls, self._quiet = config, settings, calls, quiet_seconds
         self._since = time.monotonic()
 
     @property
@@ -58,7 +53,7 @@ class OpenAIApi:
         }
 
     async def _health(self, request: WebRequest, known: bool) -> WebAnswer:
-        more = {"uptimeSeconds": round(time.monotonic() - self._since), "waiting": len(self._waiting)}
+        more = {"uptimeSeconds": round(time.monotonic() - self._since), "waiting": self._calls.waiting}
         return as_json({"status": "ok"} | (more if known else {}))
 
     async def _models(self, request: WebRequest, known: bool) -> WebAnswer:
@@ -82,14 +77,14 @@ class OpenAIApi:
             asked = openai.read(request.body, agents, ignored)
         else:
             asked = await asyncio.to_thread(openai.read, request.body, agents, ignored)
-        call, created = await self.calls.open(request, asked, CHAT_HEAD), int(time.time())
+        call, created = await self._calls.open(request, asked, CHAT_HEAD), int(time.time())
         delivered = is_streaming = False
         try:
             if asked.stream:
                 await self._until_begun(call)
                 is_streaming = True
                 return StreamedAnswer(self._streamed(call, asked, created))
-            await self.calls.finished(call)
+            await self._calls.finished(call)
             delivered = True
             return as_json(openai.completion(call, created, asked.model))
         except BadRequest as why:
@@ -97,7 +92,7 @@ class OpenAIApi:
             raise
         finally:
             if not is_streaming:
-                self.calls.close(call, delivered)
+                self._calls.close(call, delivered)
 
     async def _until_begun(self, call: PendingRequest) -> None:
         """Wait for the first text of a stream: a failure before it has a status of its own.
@@ -136,4 +131,4 @@ class OpenAIApi:
             yield openai.event({"error": why.error_object})
             yield openai.DONE
         finally:
-            self.calls.close(call, delivered)
+            self._calls.close(call, delivered)

@@ -19,9 +19,9 @@ from claw_http.failures import (
     stopping,
 )
 from claw_http.openai import BadRequest, CompletionRequest, Picture
+from claw_http.pending_requests import PendingRequest, PendingRequests
 from claw_http.repeats import RETRY_SECONDS, LostResponses, RequestIds, request_ids
 from claw_http.settings import CALLER, HttpSettings
-from claw_http.waiting import PendingRequest, PendingRequests
 
 _PLAIN = re.compile(r"[a-z0-9_-]{1,48}")
 
@@ -59,6 +59,11 @@ class AgentCalls:
         queue: QueueSettings = settings.queue or config.settings.messages.queue
         self._most_waiting = queue.cap + 1  # one runs
         self._lost, self._since_ms = LostResponses(), time.time() * 1000
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests with a caller who waits."""
+        return len(self._waiting)
 
     async def open(self, request: WebRequest, asked: CompletionRequest, head: str) -> PendingRequest:
         """Return the call of a request, with one more caller; :meth:`close` takes him away.

@@ -24,14 +24,15 @@ from claw import (
 )
 
 from claw_http.api import OpenAIApi
+from claw_http.app import HttpApp
+from claw_http.calls import AgentCalls
 from claw_http.diagnostics import token_findings
 from claw_http.failures import stopping
-from claw_http.front import HttpApp
 from claw_http.listener import Listener
 from claw_http.openai import Picture
 from claw_http.origins import listening_address
+from claw_http.pending_requests import PendingRequest, PendingRequests
 from claw_http.settings import GatewaySettings, HttpSettings
-from claw_http.waiting import PendingRequest, PendingRequests
 
 _KEYS = 4096  # maximum of remembered delivery keys; a repeat comes at once or never
 _PIECE_BYTES = 64 << 10
@@ -57,11 +58,10 @@ class HttpChannel:
         self._waiting = PendingRequests()
         self._pictures: dict[str, Sequence[Picture]] = {}
         self._receipts: OrderedDict[str, Receipt] = OrderedDict()
-        self._door: Inbox | None = None
+        self._inbox: Inbox | None = None
         self._state, self._last = ChannelState(), 0.0
-        self.api = OpenAIApi(
-            config, settings, self._waiting, lambda: self._door, self._pictures, quiet_seconds
-        )
+        self._calls = AgentCalls(config, settings, self._waiting, lambda: self._inbox, self._pictures)
+        self.api = OpenAIApi(config, settings, self._calls, quiet_seconds)
         self.url = ""
         """URL of the listener; empty while it is stopped."""
 
@@ -82,7 +82,7 @@ class HttpChannel:
             HttpApp(self._config, self._settings, self.api.paths, self._touch), self._most_open
         )
         address = listening_address(gateway.bind)
-        self._door = inbox
+        self._inbox = inbox
         try:
             port = await listener.start(address, gateway.port)
             self.url = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
@@ -93,7 +93,7 @@ class HttpChannel:
             raise
         finally:
             self._waiting.end_all(stopping())
-            self._door, self.url = None, ""
+            self._inbox, self.url = None, ""
             await listener.stop()
 
     async def diagnose(self) -> Sequence[Finding]:
@@ -120,7 +120,7 @@ class HttpChannel:
         if call := self._waiting.of(outbound):
             call.take(outbound)
             if call.ended:
-                self.api.calls.end_earlier(call)
+                self._calls.end_earlier(call)
         else:
             _log.info(
                 t("no client is waiting for an answer in {place} any more", place=outbound.address.chat)

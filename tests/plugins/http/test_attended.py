@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from claw_http.front import attended
+from claw_http.app import attended
 
 
 class Caller:

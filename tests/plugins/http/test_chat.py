@@ -12,8 +12,8 @@ from claw_channel_sdk import MessageFate
 from claw_http import hookspecs
 from claw_http.calls import conversation_of
 from claw_http.openai import BadRequest, agent_of, read
+from claw_http.pending_requests import more
 from claw_http.settings import GatewaySettings, HttpSettings
-from claw_http.waiting import more
 from hypothesis import given, strategies as st
 from plugins.http.bench import answer_to, listening
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from claw_channel_sdk import WebAnswer, WebRoute
 from claw_http import bodies, connection
-from claw_http.attempts import ALTOGETHER, PER_ADDRESS, Attempts, canonical
+from claw_http.token_rate_limit import ALTOGETHER, PER_ADDRESS, Attempts, canonical
 from hypothesis import given, strategies as st
 from plugins.http.bench import TOKEN, listening, parsed
 

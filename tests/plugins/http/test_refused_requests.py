@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from claw_channel_sdk import WebAnswer, WebRoute
-from claw_http import attempts, bodies, connection, front
+from claw_http import app, bodies, connection, token_rate_limit
 from plugins.http.bench import TOKEN, listening, parsed
 
 
@@ -36,7 +36,7 @@ async def test_a_call_of_more_than_twenty_mebibytes_is_refused_before_a_byte_of_
 
 
 async def test_a_call_without_a_length_is_cut_at_the_limit(monkeypatch):
-    monkeypatch.setattr(front, "OWN_BODY_BYTES", 1000)
+    monkeypatch.setattr(app, "OWN_BODY_BYTES", 1000)
     async with listening() as harness:
         said = parsed(
             await harness.raw(head(transfer_encoding="chunked") + b"7d0\r\n" + b"x" * 2000 + b"\r\n")
@@ -46,7 +46,7 @@ async def test_a_call_without_a_length_is_cut_at_the_limit(monkeypatch):
 
 
 async def test_a_call_that_comes_slowly_is_given_up(monkeypatch):
-    monkeypatch.setattr(front, "OWN_BODY_SECONDS", 0.1)
+    monkeypatch.setattr(app, "OWN_BODY_SECONDS", 0.1)
     async with listening() as harness:
         said = parsed(await harness.raw(head(content_length="100") + b'{"messages"', seconds=2))
         assert (said.status, said.code) == (408, "request_timeout")
@@ -85,7 +85,7 @@ async def test_a_route_is_asked_by_its_methods_alone():
 
 
 async def test_a_route_that_hangs_is_answered_for_it(monkeypatch, caplog):
-    monkeypatch.setattr(front, "ROUTE_SECONDS", 0.1)
+    monkeypatch.setattr(app, "ROUTE_SECONDS", 0.1)
 
     async def hangs(request):
         await asyncio.Event().wait()
@@ -185,12 +185,16 @@ def test_the_manual_names_the_limits_that_are():
         f"A body may have up to `body_bytes` ({WebRoute('/', everything).body_bytes >> 20} MiB)",
         f"take `body_seconds` ({WebRoute('/', everything).body_seconds:g})",
         f"At most {bodies.AT_ONCE} unauthenticated bodies ({bodies.TOGETHER_BYTES >> 20} MiB together)",
-        f"A handler has {front.ROUTE_SECONDS:g} seconds.",
+        f"A handler has {app.ROUTE_SECONDS:g} seconds.",
         f"within {connection.HEAD_SECONDS:g} seconds, at most {connection.HEAD_BYTES >> 10} KiB",
         f"Of more than {connection.IDLE_CONNECTIONS} connections without a request",
-        f"A request body of the API may have {front.OWN_BODY_BYTES >> 20} MiB",
-        f"pictures included, and take {front.OWN_BODY_SECONDS:g} seconds",
+        f"A request body of the API may have {app.OWN_BODY_BYTES >> 20} MiB",
+        f"pictures included, and take {app.OWN_BODY_SECONDS:g} seconds",
         "After ten wrong tokens a minute from one address, or a hundred from all",
     ):
         assert documented in manual, documented
-    assert (attempts.PER_ADDRESS, attempts.ALTOGETHER, attempts.WINDOW_SECONDS) == (10, 100, 60.0)
+    assert (token_rate_limit.PER_ADDRESS, token_rate_limit.ALTOGETHER, token_rate_limit.WINDOW_SECONDS) == (
+        10,
+        100,
+        60.0,
+    )

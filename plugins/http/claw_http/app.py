@@ -20,11 +20,11 @@ from claw import ConfigError, PluginConfig, t
 from claw_channel_sdk import WebAnswer, WebRequest, WebRoute
 
 from claw_http import bodies
-from claw_http.attempts import Attempts, caller_address, canonical
 from claw_http.bodies import Incoming, Receive
 from claw_http.openai import BadRequest, encoded
 from claw_http.origins import host_fits, names, origin_fits
 from claw_http.settings import GatewaySettings, HttpSettings
+from claw_http.token_rate_limit import Attempts, caller_address, canonical
 
 OWN_BODY_BYTES, OWN_BODY_SECONDS = 20 << 20, 30.0
 MODEL_HEAD = "/v1/models/"
