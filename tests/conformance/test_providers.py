@@ -27,7 +27,7 @@ class Wire:
     key: str = ""
     address: str = ""
     tells_writes: bool = True
-    """Whether the service tells how many tokens went into its cache."""
+    """True for a service that reports how many tokens it wrote to its cache."""
 
     def model(self, url: str, **section: Any) -> Any:
         return provider(url, self.plugin, **self.section | section)

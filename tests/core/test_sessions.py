@@ -352,9 +352,9 @@ async def test_a_file_that_is_no_conversation_is_renamed_and_a_fresh_session_beg
     path = place(sessions, foreign)
 
     session = await sessions.open(KEY, "a")
-    session.append(says("anew"))
+    session.append(says("again"))
 
-    assert texts(session) == ["anew"]
+    assert texts(session) == ["again"]
     [bad] = path.parent.glob("s1.jsonl.bad.*")
     assert bad.read_bytes() == foreign
     assert str(bad) in session.notices[0]

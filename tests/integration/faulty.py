@@ -297,12 +297,14 @@ async def _lived(plan: Plan) -> Lived:
     )
     stop = asyncio.Event()
     serving = asyncio.ensure_future(ChannelServer(app).run(stop))
-    anew = dict.fromkeys(("message_id", "event_id"), uuid4().hex)  # a start before this one had messages too
+    fresh_ids = dict.fromkeys(
+        ("message_id", "event_id"), uuid4().hex
+    )  # a start before this one had messages too
     try:
-        fakes.alpha.says("use good_news", **anew)
+        fakes.alpha.says("use good_news", **fresh_ids)
         await fakes.alpha.until_shown(within_seconds=10)
         provoked = asyncio.ensure_future(_provoke(plan, app, lived))
-        fakes.beta.says("use good_news", **anew)
+        fakes.beta.says("use good_news", **fresh_ids)
         await fakes.beta.until_shown(within_seconds=10)
         lived.provoked = await asyncio.wait_for(provoked, 10)
         lived.tools = [tool.name for tool in app.registry.tools]

@@ -25,7 +25,7 @@ class PostConfig(ChannelConfig):
     {more}
 
 class Post:
-    "People write by putting a file into a folder, and read what stands in another one."
+    "People write by putting a file into a folder, and read the files of another one."
     name, account, capabilities, limits = "post", "default", frozenset(), ChannelLimits()
     def __init__(self, config):
         self.config, self.folder = config, Path(config.folder)

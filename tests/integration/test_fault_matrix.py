@@ -19,7 +19,7 @@ from integration.faulty import KINDS, Lived, Plan, live
 from third_party import Machine, installed
 
 STAGES = {"find": "", "import": "TOP", "register": "HOOK", "run": "RUN", "stop": "CLOSE"}
-"""When, and the point of the plugin's code that is reached then."""
+"""Moment → the point of the plugin's code that is reached then."""
 LIMIT_SECONDS = 0.1
 TESTS = Path(faulty.__file__).parents[1]
 QUARANTINED, REPORTED, UNAFFECTED, DIES = "quarantined", "reported", "unaffected", "dies"

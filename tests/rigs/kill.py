@@ -46,7 +46,7 @@ def register_tools(config):
     return [jot]
 '''
 _NEEDS = {"effect-marked": "jot", "effect-done": "jot", "stream-posted": "long", "turn-began": "plain"}
-"""What somebody has to ask so that a fail point is passed."""
+"""Fail point → the request that passes it."""
 _LONGEST_LIFE_SECONDS = 2.5
 _NOTES_SECONDS = 1.3  # after which Discord's channel has noted who writes to it
 _SETTLE_SECONDS = 45.0

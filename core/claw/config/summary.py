@@ -78,11 +78,11 @@ OwnedModels = Mapping[str, Callable[[], "type[BaseModel]"] | None]
 
 
 class PluginKeys(NamedTuple):
-    """What the installed plugins add to the file.
+    """The keys and channels that the installed plugins add to the file.
 
     :param models: key that a plugin owns (``configKeys``) → function that returns the model of its value; None: nothing
         checks the value here, because no owner of it is in use, or because its owner checks it.
-    :param channels: name → what the manifests say of it, of each plugin that has a channel of this name.
+    :param channels: name → the declaration in the manifest of each plugin that has a channel of this name.
     :param short_forms: name at the top level → the path that it stands for.
     """
 

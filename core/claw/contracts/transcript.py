@@ -129,7 +129,7 @@ NO_RESULT = (
     "No result: the call was cut off before its answer was recorded. Whether it took effect is unknown."
 )
 UNREADABLE_CALL = "unreadable_call"
-"""The name of a call that stands in place of one that could not be parsed: ``arguments`` has its text (``written``) and
+"""The name of a call that replaces one that could not be parsed: ``arguments`` has its text (``written``) and
 the reason (``why``). No tool has this name."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")  # what the model services accept as a tool's name
 _FAILED = ("error", "aborted")

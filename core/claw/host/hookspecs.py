@@ -114,7 +114,7 @@ def register_prompt_sections(config: "PluginConfig") -> "Iterable[PromptSection]
 
     ``PromptSection(name, position, render)``: ``render(facts)`` returns the text with its heading. A ``stable``
     section with a position below 195 is before the cache boundary: it depends on the facts of the conversation only, and
-    the same facts give the same bytes. Everything behind the boundary is sent anew with each request.
+    the same facts give the same bytes. Everything behind the boundary is not cached: it is sent again with each request.
 
     :returns: sections; one with the name of a section of core replaces it.
     :when: rendered for each turn; the text of a stable section is kept for 3 s.

@@ -15,7 +15,7 @@ from claw_http.openai import BadRequest
 
 KEY_CHARS = 255
 RETRY_SECONDS = 900.0
-"""How long after a lost response a retry without a key finds its turn."""
+"""Time after a lost response in which a retry without a key finds its turn."""
 _LOST = 1024  # maximum number of remembered lost responses
 
 

@@ -8,7 +8,7 @@ from claw import Inbound, Outbound
 
 @dataclass(frozen=True, slots=True)
 class MessageFate:
-    """What became of an accepted message.
+    """State and replies of an accepted message.
 
     :param event_id: as it was submitted; ``chat`` of its address.
     :param outcome: empty while its turn waits or runs. Else one word: the outcome of the turn (delivered,

@@ -1,6 +1,6 @@
 """Tool calls as a service sent them: read, repaired where the meaning is certain, else passed on as unreadable.
 
-An unreadable call stands in the answer like any other: the model gets an error result for it, and the sound calls of the
+An unreadable call is kept in the answer like any other: the model gets an error result for it, and the sound calls of the
 same answer run.
 """
 

@@ -28,7 +28,7 @@ _DEPTH, _MOST = 6, 100
 
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
-    """What a body says of a failure.
+    """Description of a failure, as an error body gives it.
 
     :param kind: types and codes in the service's words, outermost first.
     :param text: the messages, outermost first, each once.

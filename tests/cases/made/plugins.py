@@ -440,7 +440,7 @@ POINTS: dict[str, Make] = {
     "entry point": write_as_it_is,
     "workspace": in_the_workspace,
 }
-"""Where code can stand."""
+"""Places of code in a plugin."""
 DEEDS: dict[str, Make] = {
     "entry point: names an attribute that does not exist": no_such_attribute,
     r"metadata: has (?:an|the) id .*\((.+)\)": with_id,

@@ -339,7 +339,7 @@ async def test_an_answer_beside_lost_first_words_that_are_too_old_to_be_looked_f
     harness.journal.ended("t", "delivered", (Outbound("t", CHAT, "the whole answer"),))
     await asyncio.sleep(0.005)
     service = Service(remembers=0.001)
-    service.stream = lambda outbound: pytest.fail("it would post anew")
+    service.stream = lambda outbound: pytest.fail("it would post again")
     delivery = harness.delivery(service)
     delivery.recover()
     await delivery.stop(2)

@@ -42,13 +42,13 @@ WHOLE: Mapping[str, Any] = {
     },
     "plugins": {"allow": _ALLOWED, "entries": {"memory": {"config": {"watch": False}}}},
 }
-"""As it comes, with pruning on; the phone starts anew each night, the group after ten quiet hours, the terminal never."""
+"""As it comes, with pruning on. New session: phone each night, group after ten quiet hours, terminal never."""
 
 DROPS_OLDEST: Mapping[str, Any] = {
     "agents": {"defaults": {"compaction": {"enabled": False}, "userTimezone": "UTC"}},
     "plugins": {"allow": [name for name in _ALLOWED if name != "memory"]},
 }
-"""What does not fit is left out, oldest first; nothing starts anew."""
+"""Messages that do not fit are left out, oldest first; no new session is started."""
 
 
 class Model(FakeProvider):

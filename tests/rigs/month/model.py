@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 
 NOTHING = "I looked, and I do not know."
 NOTE_CHARS, SUMMARY_CHARS = 2_400, 3_600
-"""What it writes at most: about 600 tokens of notes, 900 of a summary."""
+"""Most characters that it writes: about 600 tokens of notes, 900 of a summary."""
 
 _SILENT = "NO_REPLY"
 _SAVE = "(From claw itself, not from a person.)"

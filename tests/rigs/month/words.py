@@ -7,7 +7,7 @@ TELLING = re.compile(
     r"\d|\b(?:must not|decided|drinks nothing|contact|birthday|kept in|prefers?|agreed)\b"
     r"|不能|决定|生日|联系人|放在|只喝|必须|航班|订单|价格"
 )
-"""What a sentence has that is worth a note: a figure, or a word of choice, place and person."""
+"""Parts of a sentence that is worth a note: a figure, or a word of choice, place and person."""
 
 ANSWERS = (
     "That sounds like a plan.", "I have put it on the list for this afternoon.", "Shall I prepare a short draft first?",

@@ -63,7 +63,7 @@ class DiscordService:
 
     @property
     def illformed(self) -> list[str]:
-        """What is wrong in requests of the bot."""
+        """Faults in requests of the bot."""
         return [*self.gateway.illformed, *self.rest.illformed]
 
     @property

@@ -30,7 +30,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Visible:
-    """A message of the agent that stands in a chat at the end.
+    """A message of the agent that is in a chat at the end.
 
     :ivar position: order among all messages of the chat.
     """

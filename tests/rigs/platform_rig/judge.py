@@ -50,7 +50,7 @@ class Verdict:
 
 @dataclass
 class _Answers:
-    """What stands in a chat as answer to one question.
+    """The messages in a chat that answer one question.
 
     :ivar places: of each piece, position of its message.
     """

@@ -16,7 +16,7 @@ _IDLE_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a life may take.
+    """Time limits of a life.
 
     :ivar most_seconds: in all.
     :ivar quiet_seconds: nothing changed for so long, and the gateway was idle: it is over, though something is missing.

@@ -29,7 +29,7 @@ _START_SECONDS, _LIFE_SECONDS, _EVENT_SECONDS, _LONG_SECONDS = 4.0, 8.0, 9.0, 14
 
 @dataclass
 class Plan:
-    """How a run goes.
+    """Settings of a run.
 
     :ivar kills: number of lives before the last one.
     :ivar ends: weights of ``ENDS``.

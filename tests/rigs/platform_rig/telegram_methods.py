@@ -1,4 +1,4 @@
-"""The methods of the Bot API on the messages of a bot: what stands in the chats, and how a call is answered."""
+"""The methods of the Bot API on the messages of a bot: the messages in the chats, and the answer to each call."""
 
 import time
 from collections.abc import Mapping

@@ -33,7 +33,7 @@ _MOST_CALLS_OF_A_USER = 3
 
 @dataclass(frozen=True)
 class Setting:
-    """What is tried.
+    """Conditions of a run.
 
     :ivar faults: lines break and services refuse now and then.
     :ivar descriptors: limit of open files of the gateway; 0 = that of this machine.
