@@ -280,6 +280,8 @@ def _of_json(kind: Any) -> str:
     words[ProviderDeclaration] = "[lines](#a-line-of-providers)"
     if ChannelDeclaration in given:
         return "object of name and [channel](#a-channel)"
+    if get_origin(kind) is dict and given[1] in words:
+        return f"object of name and {words[given[1]].replace('lines', 'line')}"
     return words.get(kind, "object" if dict in (kind, get_origin(kind)) else "text")
 
 

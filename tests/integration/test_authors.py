@@ -316,6 +316,36 @@ def test_a_hook_that_answers_with_something_else_is_named_with_the_fix(
 
 
 @pytest.mark.parametrize("kind", ["tool"])
+def test_the_form_of_a_tool_without_another_one_is_in_the_manifest(project: Path, package: Path) -> None:
+    code = package / "__init__.py"
+    form = (
+        "    form = replace(wind_chime_status, description='Report briefly.')\n"
+        "    return [replace(wind_chime_status, without={'process': form})]"
+    )
+    text = code.read_text().replace("    return [wind_chime_status]", form)
+    code.write_text(text.replace("from claw import", "from dataclasses import replace\n\nfrom claw import"))
+
+    assert "tools: wind_chime_status: without" in claw("plugins", "build", project, "--check").output
+    assert claw("plugins", "build", project).exit_code == 0
+    assert claw("plugins", "build", project, "--check").exit_code == 0
+    [tool] = parse_manifest((package / "claw-plugin.json").read_text(), "wind-chime").tools
+    assert tool.without["process"].description == "Report briefly."
+    assert tool.without["process"].parameters == tool.parameters
+
+
+@pytest.mark.parametrize("kind", ["tool"])
+def test_a_tool_given_twice_is_named_by_check_and_build(project: Path, package: Path) -> None:
+    code = package / "__init__.py"
+    code.write_text(code.read_text().replace("[wind_chime_status]", "[wind_chime_status, wind_chime_status]"))
+
+    checked, built = claw("plugins", "check", project), claw("plugins", "build", project)
+
+    said = "its code provides the tool wind_chime_status more than once; only one is used"
+    assert checked.exit_code == 1 and f"claw_plugin_wind_chime: {said} (hooks)" in checked.output.splitlines()
+    assert built.exit_code != 0 and said in str(built.exception)
+
+
+@pytest.mark.parametrize("kind", ["tool"])
 def test_a_wrong_answer_is_said_in_chinese(
     project: Path, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

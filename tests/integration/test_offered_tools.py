@@ -9,32 +9,39 @@ from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 FULL: dict[str, Any] = {"tools": {"exec": {"mode": "full"}}}
 
 
-def standard(model: FakeProvider, **tools: Any) -> Harness:
+def standard(model: FakeProvider, installed: bool = False, **tools: Any) -> Harness:
+    """Return a harness with the standard tools: of their code, or, ``installed``, of their manifest."""
     config = {"tools": {**FULL["tools"], **tools}}
-    return Harness(model, plugins={"tools-std": claw_tools_std}, config=config)
+    plugins = {} if installed else {"tools-std": claw_tools_std}
+    return Harness(model, plugins=plugins, installed=installed, config=config)
 
 
 def offered(model: FakeProvider) -> dict[str, Any]:
     return {tool.name: tool for tool in model.requests[0].request.tools}
 
 
-async def test_exec_offers_a_background_only_beside_process() -> None:
+@pytest.mark.parametrize("installed", [False, True])
+async def test_exec_offers_a_background_only_beside_process(installed: bool) -> None:
     model = FakeProvider(says("ok"), says("ok"))
-    async with standard(model) as harness:
+    async with standard(model, installed) as harness:
         await harness.send("hi")
         assert "background" in offered(model)["exec"].parameters["properties"]
         assert "`process`" in offered(model)["exec"].description
 
 
-async def test_without_process_exec_offers_no_background_and_takes_none() -> None:
-    model = FakeProvider(calls("exec", command="true", background=True), says("ok"))
-    async with standard(model, deny=["process"]) as harness:
+@pytest.mark.parametrize("installed", [False, True])
+async def test_without_process_exec_offers_no_background_and_takes_none(installed: bool) -> None:
+    model = FakeProvider(
+        calls("exec", command="true", background=True), calls("exec", command="echo done"), says("ok")
+    )
+    async with standard(model, installed, deny=["process"]) as harness:
         await harness.send("hi")
 
         assert "process" not in offered(model)
         assert "background" not in offered(model)["exec"].parameters["properties"]
         assert "process" not in offered(model)["exec"].description
         assert "background: unknown argument" in model.requests[1].tool_results[0].text
+        assert "done" in model.requests[2].tool_results[-1].text
 
 
 async def test_a_stopped_command_does_not_advise_the_background() -> None:

@@ -398,15 +398,17 @@ class Host:
         manifest = self._states[plugin].found.manifest if plugin in self._states else None
         return manifest is not None and (bool(manifest.tools) or "tool" not in manifest.kinds)
 
-    def _lazy(self, plugin: str, line: ToolDeclaration) -> Tool:
-        """A tool known from the manifest; its code is imported at its first call."""
+    def _lazy(self, plugin: str, line: ToolDeclaration, lacks: str = "") -> Tool:
+        """Return a tool known from the manifest, or its form without the tool ``lacks``; its code is imported at its
+        first call."""
 
         async def run(arguments: dict[str, Any], context: ToolContext) -> Any:
             supply = partial(self.supply, plugin, line.name)  # it may have to import the plugin
             real = supply() if plugin in self._answers else await asyncio.to_thread(supply)
-            return await real.run(arguments, context)
+            return await real.without.get(lacks, real).run(arguments, context)
 
-        return Tool(run=run, plugin=plugin, **msgspec.structs.asdict(line))
+        forms = {name: self._lazy(plugin, form, name) for name, form in line.without.items()}
+        return Tool(run=run, plugin=plugin, **msgspec.structs.asdict(line) | {"without": forms})
 
     def supply(self, plugin: str, name: str) -> Tool:
         """The real tool behind a declared one.

@@ -60,6 +60,7 @@ class ToolDeclaration(ManifestPart, frozen=True):
     :param effects: after a crash, a call with unknown outcome may run again (none, idempotent) or not (once).
     :param parallel: it may run beside other calls of the same answer.
     :param timeout_seconds: it is cancelled after this time; absent = no limit.
+    :param without: name of another tool → the line of this tool for runs that do not have the other one.
     """
 
     name: Name
@@ -70,6 +71,7 @@ class ToolDeclaration(ManifestPart, frozen=True):
     effects: Literal["none", "idempotent", "once"] = "none"
     parallel: bool = True
     timeout_seconds: float | None = None
+    without: dict[Name, "ToolDeclaration"] = {}
 
 
 _ID_STEP = re.compile(

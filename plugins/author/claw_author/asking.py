@@ -10,7 +10,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -121,7 +122,8 @@ def asked(package: str, plugin: str) -> dict[str, Any]:
     answers = contributed(SimpleNamespace(**hooks), config)  # type: ignore[arg-type]  it quacks
     wrong |= {hook: problem for hook, things in answers.items() if (problem := _wrong_answer(hook, things))}
     answers = {hook: things for hook, things in answers.items() if hook not in wrong}
-    fields: dict[str, Any] = {"id": plugin, "problems": [*_problems(module), *wrong.values()]}
+    problems = [*_problems(module), *wrong.values(), *_given_twice(answers.get("register_tools", ()))]
+    fields: dict[str, Any] = {"id": plugin, "problems": problems}
     kinds = [kind for hook, kind in KIND_OF_HOOK.items() if hook in answers]
     fields["tools"] = [_line(tool) for tool in answers.get("register_tools", ())]
     fields["channels"] = [channel.name for channel in answers.get("register_channels", ())]
@@ -143,6 +145,13 @@ def _problems(module: Any) -> list[Problem]:
     except ClawError as why:
         found = [why]
     return [(template, values) for template, _, values in (one.parts for one in found)]
+
+
+def _given_twice(tools: Sequence[Any]) -> list[Problem]:
+    """Return the problem of each name that belongs to more than one tool."""
+    count = Counter(tool.name for tool in tools)
+    template = "its code provides the tool {tool} more than once; only one is used"
+    return [(template, {"tool": name}) for name, times in count.items() if times > 1]
 
 
 def _checked(hook: str, function: Callable[..., Any], wrong: dict[str, Problem]) -> Callable[..., Any]:
@@ -181,7 +190,9 @@ def _wrong_answer(hook: str, things: list[Any]) -> Problem | None:
 
 def _line(tool: Any) -> dict[str, Any]:
     names = {field: getattr(tool, field) for field in ToolDeclaration.__struct_fields__}
-    return {_camel(name): dict(value) if name == "parameters" else value for name, value in names.items()}
+    forms = {name: _line(form) for name, form in tool.without.items()}
+    names |= {"parameters": dict(tool.parameters), "without": forms}
+    return {_camel(name): value for name, value in names.items()}
 
 
 def _commands(module: Any) -> list[str]:

@@ -61,10 +61,18 @@ def plain(manifest: Manifest) -> dict[str, Any]:
         tree["channels"] = {
             name: _without_defaults(line, none, ()) for name, line in manifest.channels.items()
         }
-    for field, empty in (("tools", ToolDeclaration(name="")), ("providers", ProviderDeclaration(name=""))):
-        if lines := getattr(manifest, field):
-            tree[field] = [_without_defaults(line, empty, keep=("description",)) for line in lines]
+    if manifest.tools:
+        tree["tools"] = [_tool_line(line) for line in manifest.tools]
+    if manifest.providers:
+        none_ = ProviderDeclaration(name="")
+        tree["providers"] = [_without_defaults(line, none_, keep=()) for line in manifest.providers]
     return tree
+
+
+def _tool_line(tool: ToolDeclaration) -> dict[str, Any]:
+    line = _without_defaults(tool, ToolDeclaration(name=""), keep=("description",))
+    forms = {name: _tool_line(form) for name, form in tool.without.items()}
+    return line | ({"without": forms} if forms else {})
 
 
 def differences(built: Manifest, found: Manifest) -> Iterator[str]:

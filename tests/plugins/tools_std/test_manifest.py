@@ -12,18 +12,22 @@ MANIFEST = Path(claw_tools_std.__file__).parent / "claw-plugin.json"
 MOST_BYTES = 3800
 
 
+def declared(tool):
+    """The line of a tool, and in it those of its forms for runs without another tool."""
+    line = {
+        "name": tool.name,
+        "description": tool.description,
+        "optional": tool.optional,
+        "ownerOnly": tool.owner_only,
+    }
+    line |= {"effects": tool.effects, "parallel": tool.parallel, "parameters": tool.parameters}
+    forms = {name: declared(form) for name, form in tool.without.items()}
+    return line | ({"without": forms} if forms else {})
+
+
 def written(tools) -> str:
     """The manifest as it should be, from the code: to renew it, write this into the file."""
-    lines = []
-    for tool in tools:
-        line = {
-            "name": tool.name,
-            "description": tool.description,
-            "optional": tool.optional,
-            "ownerOnly": tool.owner_only,
-        }
-        line |= {"effects": tool.effects, "parallel": tool.parallel, "parameters": tool.parameters}
-        lines.append("    " + json.dumps(line, ensure_ascii=False))
+    lines = ["    " + json.dumps(declared(tool), ensure_ascii=False) for tool in tools]
     head = {
         "id": "tools-std",
         "name": "Standard tools",
