@@ -7,7 +7,7 @@ from claw import hookimpl, tool
 DEGREES = {"Beijing": 20, "北京": 20, "Reykjavik": 3}
 
 
-@tool
+@tool(effects="none")
 def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> dict[str, Any]:
     """Look up the weather of a city.
 

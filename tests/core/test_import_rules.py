@@ -310,7 +310,7 @@ BUDGETS = {
     "claw_admin": 3999,
     "claw_anthropic": 417,
     "claw_approvals": 673,
-    "claw_author": 599,
+    "claw_author": 675,
     "claw_budgets": 701,
     "claw_channel_sdk": 474,
     "claw_config_sdk": 195,

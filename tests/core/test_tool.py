@@ -14,6 +14,7 @@ from claw.contracts.errors import ClawError, ToolError
 from claw.contracts.text import OMISSION_MARK, truncate, truncate_blocks
 from claw.contracts.tool import Tool, ToolContext, ToolResult, fit_result, tool, validate
 from claw.contracts.transcript import Image, Text
+from claw.host.manifest import ToolDeclaration
 from claw.host.worker import check_and_run, run_tool as run
 from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field
@@ -95,6 +96,17 @@ def test_the_decorator_says_what_the_tool_is_allowed_to_be():
 
     assert (go.name, go.description, go.optional, go.owner_only) == ("acme_go", "Go.", True, True)
     assert (go.effects, go.parallel, go.timeout_seconds) == ("once", False, 5)
+
+
+def test_a_tool_that_declares_no_effects_must_not_run_twice():
+    @tool
+    def go() -> str:
+        return "gone"
+
+    async def run(arguments, context):
+        return "gone"
+
+    assert go.effects == Tool("go", "Go.", {}, run).effects == ToolDeclaration("go").effects == "once"
 
 
 def test_a_type_that_holds_itself_keeps_its_one_definition():

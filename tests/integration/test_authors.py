@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from claw import UsageError
 from claw.cli.main import app
 from claw.host.manifest import parse_manifest
 from claw.runtime import Manifest, ToolDeclaration
@@ -290,6 +291,47 @@ def test_a_rule_that_an_author_does_not_share_can_be_left_out(project: Path, pac
 
     assert "(openai-strict)" in claw("plugins", "check", project).output
     assert claw("plugins", "check", project, "--ignore", "openai-strict").exit_code == 0
+
+
+@pytest.mark.parametrize("kind", ["tool"])
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ('@tool(effects="none")', "@tool", 8),
+        ('@tool(effects="none")', "@tool(optional=True)", 8),
+        ("[wind_chime_status]", '[Tool("ring", "Ring.", {}, wind_chime_status.run)]', 21),
+    ],
+)
+def test_a_tool_that_declares_no_effects_is_reported_with_its_line(
+    before: str, after: str, line: int, project: Path, package: Path
+) -> None:
+    code = package / "__init__.py"
+    code.write_text(code.read_text().replace(before, after))
+    claw("plugins", "build", project)
+
+    done = claw("plugins", "check", project, "--json")
+    found = [one for one in json.loads(done.stdout)["findings"] if one["rule"] == "effects"]
+    assert [one["where"] for one in found] == [f"claw_plugin_wind_chime/__init__.py:{line}"]
+    assert 'effects="once"' in found[0]["problem"]
+
+
+@pytest.mark.parametrize(
+    ("effects", "said"), [("once", "once"), ("idempotent", "idempotent"), (None, "none")]
+)
+def test_a_new_tool_declares_the_effects_that_its_author_named(
+    effects: str | None, said: str, tmp_path: Path
+) -> None:
+    named = ["--effects", effects] if effects else []
+    done = claw("plugins", "new", "wind-chime", "--path", tmp_path / "new", *named)
+    assert done.exit_code == 0, done.output
+    code = (tmp_path / "new" / "claw_plugin_wind_chime" / "__init__.py").read_text()
+    assert f'@tool(effects="{said}")' in code
+
+
+def test_unknown_effects_of_a_new_tool_are_a_usage_error(tmp_path: Path) -> None:
+    done = claw("plugins", "new", "wind-chime", "--path", tmp_path / "new", "--effects", "onse")
+    assert isinstance(done.exception, UsageError) and "did you mean once?" in str(done.exception)
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("kind", ["tool"])

@@ -24,7 +24,6 @@ SAMPLE_SECONDS = 900  # of a machine that is very busy; alone the sample takes a
 
 BROKEN_SCENES: dict[str, str] = {
     "telegram killed at the first words": "half_left: the half message of the dead process stays beside the whole answer",
-    "killed in an undeclared tool": "repeated_undeclared: a tool without effects runs again after a kill",
     "one 401 for a poll": "lost: one 401 for getUpdates ends the channel until a person acts",
     "one 404 page for a poll": "lost: one 404 page for getUpdates ends the channel until a person acts",
     "sixteen 429 for one answer": "lost: a 429 counts as a try, and the answer is dropped without a notice",
@@ -43,7 +42,6 @@ BROKEN_COUNTS: dict[str, str] = {
     "lost": "a channel that ends at a 401; notices that are lost; see the scenes",
     "half_left": "half messages of dead processes stay; see the scenes",
     "repeated_once": "not run again since repeated HTTP calls join their turn",
-    "repeated_undeclared": "undeclared tools run again; see the scenes",
     "http_wrong": "warm sessions use up the descriptors; see the scenes",
     "http_unanswered": "a failed turn is an error, also when it is asked for again",
     "channel_gone": "a 401 or a 404 page ends the channel; see the scenes",

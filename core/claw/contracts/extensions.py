@@ -49,7 +49,7 @@ class ToolTraits:
 
     name: str
     plugin: str = ""
-    effects: str = "none"
+    effects: str = "once"
     owner_only: bool = False
     optional: bool = False
     parallel: bool = True

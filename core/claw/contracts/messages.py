@@ -228,7 +228,7 @@ class ApprovalRequest:
     for_owners: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
     plugin: str = ""
-    effects: str = "none"
+    effects: str = "once"
 
 
 @dataclass(frozen=True, slots=True)

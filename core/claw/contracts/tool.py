@@ -137,7 +137,7 @@ class Tool:
     :param optional: an operator must name it (or its plugin) in an allow list.
     :param owner_only: hidden from senders who are not owners.
     :param effects: none and idempotent calls may run again after a crash; a ``once`` call with unknown
-        outcome may not.
+        outcome may not. A tool that declares nothing is ``once``.
     :param parallel: may run beside other calls of the same answer.
     :param timeout_seconds: None = no limit of its own.
     :param plugin: id of the plugin that registered it; set by the host, never by the plugin.
@@ -151,7 +151,7 @@ class Tool:
     run: Callable[[dict[str, Any], "ToolContext"], Awaitable[Any]]
     optional: bool = False
     owner_only: bool = False
-    effects: Effects = "none"
+    effects: Effects = "once"
     parallel: bool = True
     timeout_seconds: float | None = None
     plugin: str = ""

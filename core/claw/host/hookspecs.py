@@ -101,7 +101,7 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
 
     Example::
 
-        @tool(optional=True, description="Restart a service.")
+        @tool(optional=True, effects="once", description="Restart a service.")
         async def acme_restart(name: str) -> str:
             return f"{name} is restarting"
     """

@@ -68,7 +68,7 @@ class ToolDeclaration(ManifestPart, frozen=True):
     parameters: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
     optional: bool = False
     owner_only: bool = False
-    effects: Literal["none", "idempotent", "once"] = "none"
+    effects: Literal["none", "idempotent", "once"] = "once"
     parallel: bool = True
     timeout_seconds: float | None = None
     without: dict[Name, "ToolDeclaration"] = {}

@@ -3,7 +3,7 @@
 from claw import ToolContext, hookimpl, tool
 
 
-@tool
+@tool(effects="none")
 async def acme_status(name: str, verbose: bool = False) -> str:
     """Tell how one of Acme's machines is doing.
 

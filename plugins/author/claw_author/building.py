@@ -70,7 +70,7 @@ def plain(manifest: Manifest) -> dict[str, Any]:
 
 
 def _tool_line(tool: ToolDeclaration) -> dict[str, Any]:
-    line = _without_defaults(tool, ToolDeclaration(name=""), keep=("description",))
+    line = _without_defaults(tool, ToolDeclaration(name=""), keep=("description", "effects"))
     forms = {name: _tool_line(form) for name, form in tool.without.items()}
     return line | ({"without": forms} if forms else {})
 

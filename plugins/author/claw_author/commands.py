@@ -22,6 +22,9 @@ def new(
     path: Annotated[
         Path | None, typer.Option(help="Folder to write; claw-plugin-NAME here when left out.")
     ] = None,
+    effects: Annotated[
+        str | None, typer.Option(help="Of its tool: none (it only reads), idempotent or once.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a plugin that passes its own tests at once, to start from."""
@@ -31,7 +34,12 @@ def new(
         raise UsageError(
             "{folder} is there and not empty", fix="name another folder with --path", folder=folder
         )
-    for file, text in scaffold.files(plugin, kind).items():
+    if effects is None and kind == "tool" and not as_json and sys.stdin.isatty():
+        question = t(
+            "Effects of its tool: none (it only reads), idempotent, or once (never repeated after a crash)"
+        )
+        effects = typer.prompt(question, default="once")
+    for file, text in scaffold.files(plugin, kind, effects or "none").items():
         target = folder / file
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
@@ -146,6 +154,8 @@ def _project(folder: Path) -> tuple[Manifest, list[linting.ManifestFinding]]:
             for change in building.differences(manifest, before)
         ]
     broken += [linting.ManifestFinding("manifest", project.manifest.name, change) for change in changes]
+    for name, code in project.modules():
+        broken += linting.undeclared_effects(code, name)
     return manifest, [*broken, *linting.findings(manifest)]
 
 

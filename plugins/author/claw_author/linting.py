@@ -1,10 +1,11 @@
-"""Portability rules of a manifest. Pure."""
+"""Portability rules of a manifest, and tools in code that do not declare their effects. Pure."""
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from claw import t
+from claw import Tool, t
 from claw.runtime import Manifest
 from claw.testing import tool_faults
 
@@ -22,8 +23,8 @@ _RANGE = re.compile(r"\s*([<>]=?|[=!]=)\s*\d+(\.\d+)?\s*(,\s*([<>]=?|[=!]=)\s*\d
 class ManifestFinding:
     """One problem to fix.
 
-    :param rule: id, manifest, env, name, description, anthropic, openai-strict, gemini or price.
-    :param where: the tool, or the field of the manifest.
+    :param rule: id, manifest, env, name, description, anthropic, openai-strict, gemini, price or effects.
+    :param where: the tool, the field of the manifest, or the line of code.
     """
 
     rule: str
@@ -64,3 +65,52 @@ def findings(manifest: Manifest) -> Iterator[ManifestFinding]:
     for tool in manifest.tools:
         for fault in tool_faults(tool):
             yield ManifestFinding(fault.rule, tool.name, fault.problem)
+
+
+_EFFECTS_POSITION = Tool.__match_args__.index("effects")
+
+
+def undeclared_effects(code: str, name: str) -> Iterator[ManifestFinding]:
+    """Yield the tools of a module that do not declare their effects: ``@tool`` and ``Tool(…)`` without ``effects``.
+
+    :param code: the source of the module; code that does not parse has no findings here, as importing it fails.
+    :param name: of its file, for the findings.
+    """
+    try:
+        nodes = sorted(_undeclared(ast.parse(code)))
+    except SyntaxError:
+        return
+    for line in nodes:
+        problem = t(
+            "a tool declares no effects, so a call that a crash cut off is not repeated: write {once}, or {none} for a "
+            "tool that only reads",
+            once='effects="once"',
+            none='effects="none"',
+        )
+        yield ManifestFinding("effects", f"{name}:{line}", problem)
+
+
+def _undeclared(tree: ast.Module) -> Iterator[int]:
+    """Yield lines. A bare decorator is no call, so it is looked at by itself."""
+    names = {
+        alias.asname or alias.name: alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "claw"
+        for alias in node.names
+    }
+
+    def called(node: ast.expr) -> str:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "claw":
+            return node.attr
+        return names.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+    for node in ast.walk(tree):
+        for decorator in getattr(node, "decorator_list", ()):
+            if called(decorator) == "tool":
+                yield decorator.lineno
+        if not isinstance(node, ast.Call) or called(node.func) not in ("tool", "Tool"):
+            continue
+        is_named = any(keyword.arg in ("effects", None) for keyword in node.keywords)  # None: **traits
+        is_spread = any(isinstance(value, ast.Starred) for value in node.args)
+        if not (is_named or is_spread or len(node.args) > _EFFECTS_POSITION):
+            yield node.lineno

@@ -1,6 +1,7 @@
 """An author's project: its plugin, and the location of its package and manifest. Nothing is imported."""
 
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,12 @@ class Project:
     def manifest(self) -> Path:
         """Path of its manifest, which may not exist yet."""
         return self.root.joinpath(*self.package.split(".")) / MANIFEST
+
+    def modules(self) -> Iterator[tuple[str, str]]:
+        """Yield the path below ``root`` and the text of each module of its package."""
+        package = self.root.joinpath(*self.package.split("."))
+        for file in sorted(package.rglob("*.py")) if self.has_manifest else [package.with_suffix(".py")]:
+            yield file.relative_to(self.root).as_posix(), file.read_text(encoding="utf-8", errors="replace")
 
 
 def find(folder: Path) -> Project:

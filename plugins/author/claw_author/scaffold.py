@@ -8,6 +8,7 @@ from importlib.resources.abc import Traversable
 from claw import UsageError, nearest
 
 KINDS = ("tool", "channel", "provider", "section")
+EFFECTS = ("none", "idempotent", "once")
 _LIBRARIES = {"provider": ("claw-http-sdk", "claw-provider-sdk")}
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -28,23 +29,21 @@ def plugin_of(name: str) -> str:
     return plugin
 
 
-def files(plugin: str, kind: str) -> dict[str, str]:
+def files(plugin: str, kind: str, effects: str = "none") -> dict[str, str]:
     """Return path → text of everything but the manifest, which is built from the code.
 
-    :raises UsageError: an unknown kind.
+    :param effects: that its tool declares.
+    :raises UsageError: an unknown kind, or unknown effects.
     """
-    if kind not in KINDS:
-        near, kinds = nearest(kind, KINDS), ", ".join(KINDS)
-        fix = "did you mean {near}?" if near else ""
-        raise UsageError(
-            "{word} is not one of: {known}", where="--kind", fix=fix, word=kind, known=kinds, near=near
-        )
+    _require_one_of(kind, KINDS, "--kind")
+    _require_one_of(effects, EFFECTS, "--effects")
     snake = plugin.replace("-", "_")
     names = {
         "plugin": plugin,
         "snake": snake,
         "package": f"claw_plugin_{snake}",
         "kind": kind,
+        "effects": effects,
         "title": plugin.replace("-", " ").capitalize(),
         "Class": "".join(part.title() for part in plugin.split("-")),
         "VARIABLE": snake.upper(),
@@ -58,6 +57,20 @@ def files(plugin: str, kind: str) -> dict[str, str]:
                 file.read_text(encoding="utf-8"), names
             )
     return written
+
+
+def _require_one_of(word: str, known: tuple[str, ...], where: str) -> None:
+    if word not in known:
+        near = nearest(word, known)
+        fix = "did you mean {near}?" if near else ""
+        raise UsageError(
+            "{word} is not one of: {known}",
+            where=where,
+            fix=fix,
+            word=word,
+            known=", ".join(known),
+            near=near,
+        )
 
 
 def _walk(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:

@@ -74,7 +74,7 @@ def _required(value: str, name: str, action: str) -> str:
     return value
 
 
-@tool
+@tool(effects="none")
 def session_status(context: ToolContext) -> ToolResult:
     """Tell the time, zone, model and how much of its context is used."""
     status = context.status

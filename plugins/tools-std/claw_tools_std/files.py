@@ -41,7 +41,7 @@ class TextPage:
     more: int
 
 
-@tool
+@tool(effects="none")
 def read(
     context: ToolContext,
     file_path: str,
@@ -118,7 +118,7 @@ def edit(
     )
 
 
-@tool
+@tool(effects="none")
 def ls(context: ToolContext, path: str | None = None) -> ToolResult:
     """List a folder; folders end with /, links with @."""
     marks = {"dir": "/", "link": "@", "file": "", "other": ""}

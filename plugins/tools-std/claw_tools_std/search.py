@@ -40,7 +40,7 @@ class SearchBudget:
         return not self.stopped
 
 
-@tool
+@tool(effects="none")
 def grep(
     ctx: ToolContext,
     pattern: str,
@@ -72,7 +72,7 @@ def grep(
     return _formatted(lines, found, "No matches.", budget, "narrow path, glob or pattern")
 
 
-@tool
+@tool(effects="none")
 def find(context: ToolContext, pattern: str, path: str | None = None, limit: int | None = None) -> ToolResult:
     """Find files by glob (*.py, src/**/*.ts), as rg --files -g does."""
     budget = SearchBudget(max(limit or 500, 1))
