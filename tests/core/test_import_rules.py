@@ -319,7 +319,7 @@ BUDGETS = {
     "claw_feishu": 4688,
     "claw_gateway": 4846,
     "claw_google": 471,
-    "claw_http": 1880,
+    "claw_http": 2160,
     "claw_http_sdk": 302,
     "claw_llm_bridge": 500,
     "claw_local": 252,

@@ -13,7 +13,7 @@ from claw import hookimpl
 from claw_http import hookspecs as hookspecs
 
 if TYPE_CHECKING:
-    from claw import Channel, Diagnostic, PluginConfig
+    from claw import Channel, Diagnostic, PluginConfig, ProviderMiddleware
 
 
 @hookimpl
@@ -23,6 +23,14 @@ def register_channels(config: "PluginConfig") -> "Iterable[Channel]":
 
     if settings := config.channel("http", HttpSettings):
         yield HttpChannel(config, settings)
+
+
+@hookimpl
+def register_provider_middleware(config: "PluginConfig") -> "Iterable[ProviderMiddleware]":
+    """Contribute the options of API calls: the caller's instructions, earlier messages and limit of an answer."""
+    from claw_http.caller_middleware import CallerOptions
+
+    return [CallerOptions(lambda: config.database)]
 
 
 @hookimpl

@@ -10,10 +10,10 @@ from claw import PluginConfig
 from claw_channel_sdk import WebAnswer, WebRequest
 
 from claw_http import openai
+from claw_http.agent_request import AgentRequest, RequestRules
 from claw_http.app import MODEL_HEAD, OwnRoute, StreamedAnswer, as_json
 from claw_http.calls import AgentCalls
-from claw_http.failures import is_repeatable
-from claw_http.openai import BadRequest, CompletionRequest
+from claw_http.failures import BadRequest, is_repeatable
 from claw_http.pending_requests import CHAT_HEAD, PendingRequest
 from claw_http.settings import HttpSettings
 
@@ -40,6 +40,9 @@ class OpenAIApi:
     ) -> None:
         self._config, self._settings, self._calls, self._quiet = config, settings, calls, quiet_seconds
         self._since = time.monotonic()
+        self._rules = RequestRules(
+            agents_of(config), settings.ignore_fields, settings.caller_instructions, settings.max_text_chars
+        )
 
     @property
     def paths(self) -> dict[str, OwnRoute]:
@@ -72,21 +75,21 @@ class OpenAIApi:
         if not self._settings.admits_callers:
             problem = "channels.http admits no caller: see its dmPolicy and allowFrom"
             raise BadRequest(403, problem, "permission_error", code="channel_closed")
-        agents, ignored = agents_of(self._config), self._settings.ignore_fields
         if len(request.body) <= _SMALL_BYTES:  # faster than a worker thread
-            asked = openai.read(request.body, agents, ignored)
+            asked = openai.read(request.body, self._rules)
         else:
-            asked = await asyncio.to_thread(openai.read, request.body, agents, ignored)
+            asked = await asyncio.to_thread(openai.read, request.body, self._rules)
+        said = {"x-claw-dropped-messages": str(asked.dropped)} if asked.dropped else {}
         call, created = await self._calls.open(request, asked, CHAT_HEAD), int(time.time())
         delivered = is_streaming = False
         try:
             if asked.stream:
                 await self._until_begun(call)
                 is_streaming = True
-                return StreamedAnswer(self._streamed(call, asked, created))
+                return StreamedAnswer(self._streamed(call, asked, created), said)
             await self._calls.finished(call)
             delivered = True
-            return as_json(openai.completion(call, created, asked.model))
+            return as_json(openai.completion(call, created, asked.model), said)
         except BadRequest as why:
             delivered = not is_repeatable(why)
             raise
@@ -107,7 +110,7 @@ class OpenAIApi:
             raise call.failure
 
     async def _streamed(
-        self, call: PendingRequest, asked: CompletionRequest, created: int
+        self, call: PendingRequest, asked: AgentRequest, created: int
     ) -> AsyncIterator[bytes]:
         def chunk(delta: dict[str, str] | None, end: str | None = None) -> bytes:
             return openai.chunk(call, created, asked.model, delta, end)

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from claw import ConfigError, PluginConfig, t
@@ -21,7 +21,7 @@ from claw_channel_sdk import WebAnswer, WebRequest, WebRoute
 
 from claw_http import bodies
 from claw_http.bodies import Incoming, Receive
-from claw_http.openai import BadRequest, encoded
+from claw_http.failures import BadRequest, encoded
 from claw_http.origins import host_fits, names, origin_fits
 from claw_http.settings import GatewaySettings, HttpSettings
 from claw_http.token_rate_limit import Attempts, caller_address, canonical
@@ -45,6 +45,7 @@ class StreamedAnswer:
     """A response in pieces."""
 
     pieces: AsyncIterator[bytes]
+    headers: Mapping[str, str] = field(default_factory=dict)
     content_type: str = "text/event-stream; charset=utf-8"
 
 
@@ -401,7 +402,7 @@ class _ResponseWriter:
     async def stream(self, answer: StreamedAnswer) -> None:
         """Send a response in pieces, each as soon as it is available."""
         headers = {"content-type": answer.content_type, "cache-control": "no-store", **self.headers}
-        await self._start(200, headers)
+        await self._start(200, headers | dict(answer.headers))
         try:
             async for piece in answer.pieces:
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
@@ -417,6 +418,6 @@ class _ResponseWriter:
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
 
-def as_json(plain: Any, status: int = 200) -> WebAnswer:
+def as_json(plain: Any, headers: Mapping[str, str] | None = None) -> WebAnswer:
     """Return a JSON response."""
-    return WebAnswer(status, encoded(plain))
+    return WebAnswer(200, encoded(plain), headers=dict(headers or {}))

@@ -2,15 +2,20 @@
 
 import asyncio
 import hashlib
+import logging
 import re
 import time
 from collections.abc import Callable, Sequence
 
-from claw import Address, Attachment, Inbound, Inbox, PluginConfig, Sender, UsageError
+from claw import Address, Attachment, ClawError, Inbound, Inbox, PluginConfig, Sender, UsageError
 from claw.runtime import QueueSettings
 from claw_channel_sdk import FateInbox, MessageFate, WebRequest
 
+from claw_http.agent_request import AgentRequest
+from claw_http.call_options import CallOptions, CallOptionsTable
 from claw_http.failures import (
+    STOPPING,
+    BadRequest,
     key_of_other_request,
     no_answer,
     not_accepted,
@@ -18,11 +23,12 @@ from claw_http.failures import (
     still_running,
     stopping,
 )
-from claw_http.openai import BadRequest, CompletionRequest, Picture
+from claw_http.messages import Picture
 from claw_http.pending_requests import PendingRequest, PendingRequests
 from claw_http.repeats import RETRY_SECONDS, LostResponses, RequestIds, request_ids
 from claw_http.settings import CALLER, HttpSettings
 
+_log = logging.getLogger(__name__)
 _PLAIN = re.compile(r"[a-z0-9_-]{1,48}")
 
 
@@ -58,6 +64,7 @@ class AgentCalls:
         self._settings, self._waiting, self._inbox, self._pictures = settings, waiting, inbox, pictures
         queue: QueueSettings = settings.queue or config.settings.messages.queue
         self._most_waiting = queue.cap + 1  # one runs
+        self._options = CallOptionsTable(config.database)
         self._lost, self._since_ms = LostResponses(), time.time() * 1000
 
     @property
@@ -65,7 +72,7 @@ class AgentCalls:
         """The number of requests with a caller who waits."""
         return len(self._waiting)
 
-    async def open(self, request: WebRequest, asked: CompletionRequest, head: str) -> PendingRequest:
+    async def open(self, request: WebRequest, asked: AgentRequest, head: str) -> PendingRequest:
         """Return the call of a request, with one more caller; :meth:`close` takes him away.
 
         :param head: the beginning of its message id.
@@ -169,9 +176,10 @@ class AgentCalls:
     def _opened(self, message_id: str, event_id: str, address: Address) -> PendingRequest:
         call = self._waiting.open(message_id, event_id, address)
         call.read_fate = self._read_fate
+        call.on_end.append(lambda: self._forget_options(call))
         return call
 
-    async def _submitted(self, ids: RequestIds, asked: CompletionRequest, address: Address) -> PendingRequest:
+    async def _submitted(self, ids: RequestIds, asked: AgentRequest, address: Address) -> PendingRequest:
         """Submit the message; register the waiting request before an answer can arrive."""
         if (waiting := self._waiting.waiting_at(address)) >= self._most_waiting:
             raise queue_full(waiting)
@@ -184,7 +192,7 @@ class AgentCalls:
                 f"{id}:{at}",
                 size_bytes=len(picture.data),
             )
-            for at, picture in enumerate(asked.pictures)
+            for at, picture in enumerate(asked.messages.pictures)
         )
         inbound = Inbound(
             address,
@@ -199,9 +207,10 @@ class AgentCalls:
             tool_choice=asked.tool_choice,
         )
         call = self._opened(id, ids.event_id, address)
-        if asked.pictures:
-            self._pictures[id] = asked.pictures
+        if asked.messages.pictures:
+            self._pictures[id] = asked.messages.pictures
         try:
+            self._record_options(call, asked)
             # Shielded: a caller that disconnects must not leave a message half submitted.
             submitting = asyncio.ensure_future(inbox.submit(inbound)) if inbox else None
             if submitting and await asyncio.shield(submitting):
@@ -209,11 +218,45 @@ class AgentCalls:
         except UsageError as why:
             self._refuse(call, refused := BadRequest(400, str(why), param="tool_choice", code="unknown_tool"))
             raise refused from None
+        except ClawError as refused:  # usually a full disk: nothing was begun
+            _log.error("%s", refused)
         except asyncio.CancelledError:  # the caller left; whether it is accepted shows later
             self.close(call, delivered=False)
             raise
         self._refuse(call, not_accepted())
         raise not_accepted()
+
+    def _record_options(self, call: PendingRequest, asked: AgentRequest) -> None:
+        """Record the options of a turn. In a named conversation every call has some: a call that waits must not give
+        its own to the one that runs.
+
+        :raises ClawError: they cannot be written.
+        """
+        earlier = () if asked.user else asked.messages.earlier
+        options = CallOptions(asked.messages.instructions, earlier, asked.max_tokens)
+        if asked.user or options != CallOptions():
+            self._options.add(call.message_id, call.address.chat, options)
+
+    def _forget_options(self, call: PendingRequest) -> None:
+        """Delete the options of a call that has ended, unless its turn goes on in the next process."""
+        if call.failure is None or call.failure.code != STOPPING:
+            self._remove_options(call.message_id)
+
+    def _remove_options(self, message_id: str) -> None:
+        try:
+            self._options.remove(message_id)
+        except ClawError as refused:  # a full disk: the next start deletes them
+            _log.warning("%s", refused)
+
+    def forget_ended(self, message_ids: Sequence[str] = ()) -> None:
+        """Delete the options of those calls whose turn has ended, or that were never accepted.
+
+        :param message_ids: of the calls; empty = all, at a start.
+        """
+        for message_id in message_ids or self._options.message_ids():
+            fate = self._fate(f"{message_id}:*")
+            if fate is None or fate.outcome:
+                self._remove_options(message_id)
 
     def _refuse(self, call: PendingRequest, why: BadRequest) -> None:
         """End a call whose message was not accepted, also for callers that joined it."""

@@ -29,7 +29,7 @@ from claw_http.calls import AgentCalls
 from claw_http.diagnostics import token_findings
 from claw_http.failures import stopping
 from claw_http.listener import Listener
-from claw_http.openai import Picture
+from claw_http.messages import Picture
 from claw_http.origins import listening_address
 from claw_http.pending_requests import PendingRequest, PendingRequests
 from claw_http.settings import GatewaySettings, HttpSettings
@@ -83,6 +83,7 @@ class HttpChannel:
         )
         address = listening_address(gateway.bind)
         self._inbox = inbox
+        self._calls.forget_ended()
         try:
             port = await listener.start(address, gateway.port)
             self.url = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
@@ -147,6 +148,8 @@ class HttpChannel:
         """Note that the turn has ended: only replies sent right now are still passed on."""
         if call := self._waiting.at(address, message_id):
             call.over()
+        elif message_id:
+            self._calls.forget_ended((message_id,))
 
     async def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
         """Yield the bytes of an image of a request.

@@ -1,14 +1,17 @@
-"""The errors for calls whose turn gave no answer: status, type and code by the cause, as OpenAI's API has them.
+"""The errors that a caller reads: status, type and code by the cause, as OpenAI's API has them.
 
 Facts from https://platform.openai.com/docs/guides/error-codes; the header ``x-should-retry`` from the SDKs, which
 repeat 408, 409, 429 and 5xx without it (source of openai-python: the method that decides about a retry).
 """
 
-from claw_http.openai import BadRequest
+import json
+from collections.abc import Mapping
+from typing import Any
 
 NO_REPEAT = {"x-should-retry": "false"}
 """For the end of a turn: its tools may have run, and a repeated request would read this same end."""
 REPEAT_SECONDS = 3
+STOPPING = "stopping"
 
 _SERVER, _INVALID = "server_error", "invalid_request_error"
 _BY_REASON = {
@@ -35,6 +38,42 @@ _BY_OUTCOME = {
 }
 
 
+class BadRequest(Exception):
+    """A request that is answered with an error.
+
+    :param kind: the ``type`` of the error, in OpenAI's words; ``param`` the field it is about.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        kind: str = "invalid_request_error",
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.param, self.code = status, kind, param, code
+        self.headers = dict(headers or {})
+
+    @property
+    def body(self) -> bytes:
+        """The error as the body of a response."""
+        return encoded({"error": self.error_object})
+
+    @property
+    def error_object(self) -> dict[str, Any]:
+        """The error object."""
+        return {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
+
+
+def encoded(plain: Any) -> bytes:
+    """Encode to JSON."""
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
 def failed_turn(reason: str, text: str) -> BadRequest:
     """Return the error for a turn that failed.
 
@@ -55,7 +94,7 @@ def stopping() -> BadRequest:
     """Return the error for a call that claw's stop cuts off."""
     problem = "claw is stopping, the next start goes on with the turn: repeat the request to get its answer"
     headers = {"retry-after": str(REPEAT_SECONDS), "x-should-retry": "true"}
-    return BadRequest(503, problem, _SERVER, code="stopping", headers=headers)
+    return BadRequest(503, problem, _SERVER, code=STOPPING, headers=headers)
 
 
 def not_accepted() -> BadRequest:

@@ -8,8 +8,7 @@ from math import inf
 from claw import Address, Outbound
 from claw_channel_sdk import MessageFate
 
-from claw_http.failures import failed_turn, no_answer, still_running
-from claw_http.openai import BadRequest
+from claw_http.failures import BadRequest, failed_turn, no_answer, still_running
 
 CHAT_HEAD, RESPONSE_HEAD = "chatcmpl-", "resp_"
 ID_HEADS = (CHAT_HEAD, RESPONSE_HEAD)
@@ -47,7 +46,7 @@ class PendingRequest:
     :ivar tokens: what the models read and wrote for it.
     :ivar stop_reason: why its answer ends: stop, length or content_filter.
     :ivar read_fate: called when it ends with nothing: reads its end from the journal into it.
-    :ivar on_end: called once, when it has ended.
+    :ivar on_end: functions that are called once, when it has ended.
     """
 
     def __init__(self, message_id: str, event_id: str, address: Address) -> None:
@@ -57,7 +56,7 @@ class PendingRequest:
         self.tokens = (0, 0)
         self.turn_runs = self.turn_is_over = self.ended = False
         self.read_fate: Callable[[PendingRequest], None] = lambda call: None
-        self.on_end: Callable[[], None] = lambda: None
+        self.on_end: list[Callable[[], None]] = []
         self._is_ending = False
         self._said: list[str] = []
         self._written = self._block = ""
@@ -144,7 +143,8 @@ class PendingRequest:
             self.read_fate(self)
         self.failure, self.ended = failure or self.failure, True
         self._news.set()
-        self.on_end()
+        for ended in self.on_end:
+            ended()
 
     async def until_ended(self) -> None:
         """Wait for the whole answer."""
@@ -213,7 +213,7 @@ class PendingRequests:
         """Remove one caller, answered or gone; without callers, an ended request is forgotten."""
         call.callers -= 1
         if call.callers <= 0:
-            call.on_end = lambda: self.discard(call)
+            call.on_end.append(lambda: self.discard(call))
             if call.ended:
                 self.discard(call)
             elif len(self._calls) > MAX_KEPT:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from claw_channel_sdk import WebRequest
 
-from claw_http.openai import BadRequest
+from claw_http.failures import BadRequest
 
 KEY_CHARS = 255
 RETRY_SECONDS = 900.0

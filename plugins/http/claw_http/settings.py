@@ -8,6 +8,7 @@ from claw import ChannelConfig, Secret, Section, is_loopback
 from claw.runtime import section_default, validation_error
 from pydantic import Field, model_validator
 
+from claw_http.agent_request import MAX_TEXT_CHARS
 from claw_http.origins import listening_address
 
 CALLER = "api"
@@ -30,6 +31,12 @@ class HttpSettings(ChannelConfig):
     ignore_fields: tuple[str, ...] = Field(
         (),
         description="Fields of a request that are ignored instead of refused, such as temperature.",
+    )
+    caller_instructions: Literal["refuse", "ignore", "allow"] = Field(
+        "refuse", description="System messages of callers: allow adds them to the end of the agent's prompt."
+    )
+    max_text_chars: int = Field(
+        MAX_TEXT_CHARS, gt=0, description="Characters that all texts of a request may have together."
     )
     answer_seconds: float = Field(600, gt=0, description="How long a caller waits for an answer.")
 
