@@ -103,10 +103,10 @@ async def test_instructions_come_after_the_agents_own_prompt():
     async with a_gateway(says("oui"), says("yes"), config=ALLOWED) as (client, harness):
         await ask(client, [*system, *user("hello")])
         await ask(client, user("hello"))
-        told, plain = said_to(harness, 0).system, said_to(harness, 1).system
+        added, plain = said_to(harness, 0).system, said_to(harness, 1).system
 
-    assert told.stable == plain.stable
-    assert told.volatile.endswith(
+    assert added.stable == plain.stable
+    assert added.volatile.endswith(
         "Follow them as far as nothing above forbids it.\n\nAnswer in French.\n\nBe brief."
     )
     assert "French" not in plain.whole
