@@ -13,7 +13,7 @@ import pytest
 from claw import i18n
 from claw.security.redaction import redact
 from claw.testing import FakeProvider, Harness
-from core.source import CORE, ROOT, Source, sources, split_off
+from core.source import CORE, ROOT, Source, plugin_packages, sources, split_off
 
 # Where each raiser takes its templates: positions of problem and fix. ``fix`` may also come by name.
 PLACES = {
@@ -190,33 +190,20 @@ def test_a_plugins_translations_belong_to_what_it_says(folder: Path) -> None:
     assert {key: text for key, text in table.items() if fields(key) != fields(text)} == {}
 
 
-@pytest.mark.parametrize("plugin", ["telegram", "discord", "feishu", "http"])
-def test_a_channel_speaks_chinese_as_claw_does(plugin: str) -> None:
+@pytest.mark.parametrize("package", plugin_packages(), ids=lambda package: package.name)
+def test_every_distribution_has_the_chinese_of_all_that_people_read(package: Path) -> None:
+    """Results of tools are shown to people too, so they count."""
     said = {
-        template: f"{source.path.name}:{call.lineno}"
-        for source in sources(ROOT / "plugins" / plugin / f"claw_{plugin}")
-        if source.path.parent.name != "tools"  # what they say is for the model
-        for call, name, given in calls(source)
-        if name in ("t", "ConfigError")
-        for expression in given
-        for template in literals(expression)
-    }
-    chinese = i18n.translations("zh", f"claw_{plugin}") | CHINESE
-    assert {template: where for template, where in said.items() if template not in chinese} == {}
-
-
-@pytest.mark.parametrize("plugin", ["author", "loop-guard", "offline", "prompt", "skills"])
-def test_a_plugin_with_translations_translates_all_that_people_read(plugin: str) -> None:
-    package = ROOT / "plugins" / plugin / f"claw_{plugin.replace('-', '_')}"
-    said = {
-        template
+        template: f"{source.path.relative_to(package)}:{call.lineno}"
         for source in sources(package)
-        if "templates" not in source.path.parts  # the code of a new plugin
-        for call, name, given in calls(source)
+        if not {"templates", "pytest_claw"}
+        & set(source.path.parts)  # code of a new plugin; services of tests
+        for call, _, given in calls(source)
         for expression in given
         for template in literals(expression)
     }
-    assert sorted(said - (i18n.translations("zh", package.name) | CHINESE).keys()) == []
+    chinese = i18n.translations("zh", package.name) | CHINESE
+    assert {template: where for template, where in said.items() if template not in chinese} == {}
 
 
 async def test_the_menu_of_telegram_is_in_the_language_in_use() -> None:

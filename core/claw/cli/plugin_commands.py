@@ -117,7 +117,7 @@ def _import_command(path: str) -> Any:
     states = _plugin_states(found, to_repair=plugin.is_operator)
     owner = next(one for one in states if one.id == plugin.id).to_load
     if owner.state not in (LOADED, IDLE) and not plugin.is_operator:
-        facts = {"name": path, "id": owner.id, "state": owner.state, "why": owner.why, "advice": owner.fix}
+        facts = {"name": path, "id": owner.id, "state": t(owner.state), "why": owner.why, "advice": owner.fix}
         raise UsageError(
             "claw {name} is part of plugin {id}, which is {state}: {why}", fix="{advice}", **facts
         )

@@ -42,7 +42,7 @@ def _print(found: Sequence[PluginState], as_json: bool) -> None:
         document("plugins", {"plugins": [plugin_data(plugin) for plugin in found]})
         return
     head = [t("plugin"), t("version"), t("state"), t("kinds"), t("tools"), t("why")]
-    table(head, [_row(plugin) for plugin in found], COLOURS)
+    table(head, [_row(plugin) for plugin in found], {t(state): colour for state, colour in COLOURS.items()})
 
 
 def plugin_data(state: PluginState) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _row(state: PluginState) -> list[str]:
     if manifest is None:
         kinds = tools = "?" if state.state == "loaded" else ""
     else:
-        kinds = ",".join(manifest.kinds)
+        kinds = t(",").join(map(t, manifest.kinds))
         tools = str(len(manifest.tools)) if manifest.tools else ""
     why = state.why + (f" ({state.fix})" if state.fix else "")
-    return [state.id, state.found.version, state.state, kinds, tools, why]
+    return [state.id, state.found.version, t(state.state), kinds, tools, why]

@@ -103,7 +103,8 @@ class PluginError(ClawError):
     exit_code = 4
 
     def __init__(self, plugin: str, stage: str, problem: str, fix: str = "", **values: object) -> None:
-        super().__init__(problem, where=f"plugin {plugin} ({stage})", fix=fix, **values)
+        place = t("plugin {id} ({stage})", id=plugin, stage=t(stage))
+        super().__init__(problem, where=place, fix=fix, **values)
         self.plugin, self.stage = plugin, stage
 
 

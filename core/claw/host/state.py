@@ -74,7 +74,7 @@ class PluginState:
         """Return the fault with its fix as one line for people."""
         problem = t("plugin {id}: {problem}", id=self.id, problem=self.why)
         if self.state not in (LOADED, IDLE):
-            stage = self.stage or "find"
+            stage = t(self.stage or "find")
             problem = t("plugin {id} was disabled at {stage}: {why}", id=self.id, stage=stage, why=self.why)
         return t("{problem}. {fix}", problem=problem, fix=self.fix) if self.fix else problem
 
@@ -372,7 +372,7 @@ def _ownerless(config: "Config", path: KeyPath, owners: Sequence[PluginState], p
     owner = owners[0]
     fix = "{command}, or remove the key" if owner.state in (DISABLED, BLOCKED) else "{command}"
     problem, fix = "it has no effect: plugin {id} is {state}", fix if owner.fix else "Remove the key"
-    values = {"id": owner.id, "state": owner.state, "command": owner.fix}
+    values = {"id": owner.id, "state": t(owner.state), "command": owner.fix}
     return config.error_factory.error(path, problem, fix, **values)
 
 

@@ -266,7 +266,7 @@ def _plugin_not_in_use(name: str, plugin: PluginStatus, config: "Config") -> Exp
     elif plugin.state == INCOMPATIBLE:
         why = t("its plugin {id} is not compatible with this claw: {why}", id=plugin.id, why=plugin.why)
     else:
-        names = {"id": plugin.id, "stage": plugin.stage, "why": plugin.why}
+        names = {"id": plugin.id, "stage": t(plugin.stage), "why": plugin.why}
         why = t("its plugin {id} was disabled at {stage}: {why}", **names)
     return Explanation(
         name, False, plugin.id, False, stage, why, key, "", config.file if key else "",

@@ -14,6 +14,7 @@ from claw_mcp.record import ServerRecord
 from claw_mcp.settings import McpSettings
 
 mcp_app = typer.Typer(no_args_is_help=True, help="Show MCP servers and their tools, and accept changed ones.")
+_COUNTED = "{count} tools, {held} withheld"
 Names = Annotated[list[str] | None, typer.Argument(help="Names of servers; default: all.")]
 
 
@@ -21,12 +22,14 @@ Names = Annotated[list[str] | None, typer.Argument(help="Names of servers; defau
 def list_(as_json: AsJson = False) -> None:
     """List the configured servers, with the number of tools and of withheld tools of each. Starts no server."""
     _, settings, fleet = _open_fleet()
+    states = {name: _state(name, settings, fleet) for name in settings.mcp_servers}
     rows = [_row(name, settings, fleet) for name in settings.mcp_servers]
     if as_json:
         document("mcpServers", {"servers": rows})
         return
     for row in rows:
-        typer.echo(f"{row['name']}  {row['state']}  {row['where']}")
+        template, values = states[row["name"]]
+        typer.echo(f"{row['name']}  {t(template, **values)}  {row['where']}")
         if row["why"]:
             typer.echo(f"    {row['why']}")
         if row["withheld"]:
@@ -108,7 +111,7 @@ def refresh(servers: Names = None, as_json: AsJson = False) -> None:
     for name in () if as_json else names:
         record = fleet.record(name)
         if name not in failed:
-            typer.echo(f"{name}: {_counted(record)}")
+            typer.echo(f"{name}: {t(_COUNTED, **_counts(record))}")
             if record.withheld:
                 typer.echo("  " + t("run: {command}", command=f"claw mcp show {name}"))
                 typer.echo("  " + t("run: {command}", command=f"claw mcp accept {name}"))
@@ -153,11 +156,10 @@ def _known(name: str, settings: McpSettings) -> None:
 def _row(name: str, settings: McpSettings, fleet: Fleet) -> dict[str, Any]:
     server = settings.mcp_servers[name]
     record = fleet.record(name) if not server.disabled else ServerRecord("")
-    reached = _counted(record) if record.known else t("not reached yet")
-    state = t("disabled") if server.disabled else reached
+    template, values = _state(name, settings, fleet)
     return {
         "name": name,
-        "state": state,
+        "state": template.format(**values),
         "where": server.url or " ".join((server.command or "", *server.args)),
         "known": record.known,
         "why": record.why,
@@ -166,5 +168,13 @@ def _row(name: str, settings: McpSettings, fleet: Fleet) -> dict[str, Any]:
     }
 
 
-def _counted(record: ServerRecord) -> str:
-    return t("{count} tools, {held} withheld", count=len(record.visible), held=len(record.withheld))
+def _state(name: str, settings: McpSettings, fleet: Fleet) -> tuple[str, dict[str, int]]:
+    """Return the English template and its values; documents have it in English."""
+    if settings.mcp_servers[name].disabled:
+        return "disabled", {}
+    record = fleet.record(name)
+    return (_COUNTED, _counts(record)) if record.known else ("not reached yet", {})
+
+
+def _counts(record: ServerRecord) -> dict[str, int]:
+    return {"count": len(record.visible), "held": len(record.withheld)}

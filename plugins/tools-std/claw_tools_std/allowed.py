@@ -201,7 +201,7 @@ def _filter_refusal(words: Sequence[str]) -> ToolError | None:
             "as a filter {program} may name no file and take only options that are known to touch none",
             where="tools.exec.safeBins",
             program=words[0],
-            fix="Pipe the text into it; grep takes its pattern wrapped_command -e",
+            fix="Pipe the text into it; grep takes its pattern with -e",
         )
     return None
 

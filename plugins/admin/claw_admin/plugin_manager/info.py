@@ -9,6 +9,9 @@ from claw.runtime import IDLE, LOADED, AsJson, document, plugin_data, plugin_sta
 
 from claw_admin.doctor.hooks import answered_hooks
 
+_LABELS = {"mend": "fix", "promptSections": "prompt sections", "env": "environment variables"}
+"""The words for people, of the keys of the document that are no such words."""
+
 
 def info(plugin: str, as_json: AsJson = False) -> None:
     """Show the details of one plugin. A plugin in use is loaded, to show the order of its contributions."""
@@ -23,12 +26,21 @@ def info(plugin: str, as_json: AsJson = False) -> None:
         return
     for key, value in body.items():
         if value not in (None, "", [], {}):
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            typer.echo(f"{key}: {text}")
+            typer.echo(t("{name}: {value}", name=t(_LABELS.get(key, key)), value=_shown(key, value)))
     for one in contributions:
         line = t("{hook}: {name}, order {order}, position {position:g}", **one)
         choice = t("active") if one["inForce"] else t("inactive")
         typer.echo(f"{line}, plugins.slots.{one['slot']}: {choice}" if one["slot"] else line)
+
+
+def _shown(key: str, value: Any) -> str:
+    if key in ("state", "stage", "origin"):
+        return t(value)
+    if isinstance(value, bool):
+        return t("yes") if value else t("no")
+    if key == "kinds":
+        return t(",").join(map(t, value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _contributions(plugin: str) -> list[dict[str, Any]]:
