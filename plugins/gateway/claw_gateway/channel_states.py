@@ -1,10 +1,13 @@
 """Channel states for the supervisor: channels that cannot be served, and what a new configuration breaks."""
 
+from collections.abc import Callable
+
 from claw import Channel, ChannelState, PluginError, t
 from claw.runtime import (
     LOADED,
     QUARANTINED,
     App,
+    Contribution,
     UnavailableChannel,
     channel_key,
     describe_exception,
@@ -42,6 +45,21 @@ def newly_wrong(old: App, new: App) -> str:
     channels = [one.value for key, one in new.registry.channels.items() if key not in known]
     faults += [str(channel.error) for channel in channels if isinstance(channel, UnavailableChannel)]
     return "; ".join(faults)
+
+
+def take_over(
+    before: Contribution[Channel] | None, after: Contribution[Channel] | None, log: Callable[[str], None]
+) -> bool:
+    """Let a channel take over what the one that it replaces has open; return false when it takes nothing over."""
+    step = getattr(after and after.value, "take_over", None)
+    if step is None or before is None or after is None or before.plugin != after.plugin:
+        return False
+    try:
+        step(before.value)
+    except Exception as why:  # noqa: BLE001 - a plugin's code
+        log(t("channel {name} failed: {why}", name=after.value.name, why=describe_exception(why)))
+        return False
+    return True
 
 
 def state_from(channel: Channel) -> ChannelState:

@@ -54,6 +54,7 @@ from claw_gateway.channel_states import (
     channels_without_listener,
     newly_wrong,
     state_from,
+    take_over,
 )
 from claw_gateway.delivery import OutboxDelivery
 from claw_gateway.directives import visible_part
@@ -147,11 +148,18 @@ class ChannelServer:
         self._unserved, self._unheard = accounts_not_served(new), channels_without_listener(new)
         self.app = new
         self._turn_queue.limits.change(widths_of(new.config))
-        for key, task in list(self._listening.items()):
-            before, after = old.registry.channels.get(key), new.registry.channels.get(key)
-            if before is not after or task.done():  # a quarantined one is tried again
-                await cancel_tasks({task}, self._timeouts.grace_seconds)
-                del self._listening[key]
+        before, after = old.registry.channels, new.registry.channels
+        ended = {
+            key: task
+            for key, task in self._listening.items()
+            if before.get(key) is not after.get(key) or task.done()  # a quarantined one is tried again
+        }
+        for key, task in ended.items():
+            del self._listening[key]
+            if self._open and not task.done() and take_over(before.get(key), after.get(key), new.log):
+                self._listening[key] = asyncio.ensure_future(self._listen(after[key]))
+        for task in ended.values():
+            await cancel_tasks({task}, self._timeouts.grace_seconds)
         for key, one in self.channels.items():
             if self._open and key not in self._listening:  # stop may have been set meanwhile
                 self._listening[key] = asyncio.ensure_future(self._listen(one))

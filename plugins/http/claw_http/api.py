@@ -44,6 +44,11 @@ class OpenAIApi:
             agents_of(config), settings.ignore_fields, settings.caller_instructions, settings.max_text_chars
         )
 
+    def take_over(self, before: "OpenAIApi") -> None:
+        """Continue the requests of the API with the settings before."""
+        self._since = before._since
+        self._calls.take_over(before._calls)
+
     @property
     def paths(self) -> dict[str, OwnRoute]:
         """The handlers of claw's own paths."""

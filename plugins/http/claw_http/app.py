@@ -14,6 +14,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from claw import ConfigError, PluginConfig, t
@@ -30,6 +31,9 @@ OWN_BODY_BYTES, OWN_BODY_SECONDS = 20 << 20, 30.0
 MODEL_HEAD = "/v1/models/"
 ROUTE_SECONDS = 60.0
 """Time limit for a plugin's route."""
+START_SECONDS = 5.0
+"""For so long after a start or a change of the settings, a route that answers 503 is asked again: its channel starts."""
+_START_LOOK_SECONDS = 0.05
 SET_A_TOKEN = (
     "no token is set. Set one: claw config set gateway.auth.token TOKEN (16 random characters or more)"
 )
@@ -38,6 +42,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+AskRoute = Callable[[WebRoute], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class HttpApp:
     """The ASGI application of the listener.
 
     :param now: seconds of a monotonic clock.
+    :param before: the application that this one replaces, whose requests may still run.
     """
 
     def __init__(
@@ -75,12 +81,17 @@ class HttpApp:
         own: Mapping[str, OwnRoute],
         seen: Callable[[], None],
         now: Callable[[], float] = time.monotonic,
+        before: "HttpApp | None" = None,
     ) -> None:
         self._config, self._settings, self._own = config, settings, own
         self._gateway = config.section("gateway", GatewaySettings)
         self._proxies = self._gateway.proxies
         self._touch, self._now = seen, now
         self._attempts, self._bodies, self._unread = Attempts(), bodies.BodyReader(), ""
+        self._began, self._after = now(), list[HttpApp]()
+        if before:
+            self._attempts, self._bodies = before._attempts, before._bodies
+            before._after.append(self)
         self._routes: dict[str, tuple[str, WebRoute]] = {}
         self._answers: tuple[tuple[str, WebRoute], ...] = ()
         self._find_routes()
@@ -123,7 +134,7 @@ class HttpApp:
             raise BadRequest(404, "there is nothing here", code=code)
         self._judge_names(head, own is not None)
         if found is not None:
-            await self._ask_route(*found, head, incoming, line)
+            await self._ask_route(found, head, incoming, line)
         elif own is not None:
             await self._ask_own(own, head, incoming, line)
 
@@ -140,16 +151,31 @@ class HttpApp:
             raise BadRequest(403, problem, "permission_error", code="origin_not_allowed")
 
     async def _ask_route(
-        self, plugin: str, route: WebRoute, head: WebRequest, incoming: Incoming, line: "_ResponseWriter"
+        self, found: tuple[str, WebRoute], head: WebRequest, incoming: Incoming, line: "_ResponseWriter"
     ) -> None:
+        route = found[1]
         _judge_method(head, route.methods)
         _judge_length(head, route.body_bytes)
-        answer = await self._call_plugin(plugin, head, lambda: _now(route.admit, head), may_be_none=True)
+        answer = await self._ask_started(found, head, lambda one: _now(one.admit, head), may_be_none=True)
         if answer is None:
             reading = self._bodies.read(incoming, route.body_bytes, route.body_seconds)
             whole = replace(head, body=await _body(reading))
-            answer = await self._call_plugin(plugin, head, lambda: route.answer(whole))
+            answer = await self._ask_started(found, head, lambda one: one.answer(whole))
         await line.send(answer)
+
+    async def _ask_started(
+        self, found: tuple[str, WebRoute], head: WebRequest, step: AskRoute, may_be_none: bool = False
+    ) -> Any:
+        """Call a route; while channels start, ask again after a 503, with the route of the newest settings."""
+        while True:
+            answer = await self._call_plugin(found[0], head, partial(step, found[1]), may_be_none)
+            newest = self
+            while newest._after:
+                newest = newest._after[-1]
+            if answer is None or answer.status != 503 or self._now() - newest._began > START_SECONDS:
+                return answer
+            await asyncio.sleep(_START_LOOK_SECONDS)
+            found = newest._find_routes().get(head.path, found)
 
     async def _call_plugin(
         self, plugin: str, head: WebRequest, step: Callable[[], Awaitable[Any]], may_be_none: bool = False

@@ -72,6 +72,10 @@ class AgentCalls:
         """The number of requests with a caller who waits."""
         return len(self._waiting)
 
+    def take_over(self, before: "AgentCalls") -> None:
+        """Recognise the repetitions of requests that came with the settings before."""
+        self._lost, self._since_ms = before._lost, before._since_ms
+
     async def open(self, request: WebRequest, asked: AgentRequest, head: str) -> PendingRequest:
         """Return the call of a request, with one more caller; :meth:`close` takes him away.
 

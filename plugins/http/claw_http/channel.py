@@ -53,15 +53,18 @@ class HttpChannel:
     def __init__(
         self, config: PluginConfig, settings: HttpSettings, quiet_seconds: float = 15.0, most_open: int = 0
     ) -> None:
-        self._most_open = most_open
+        self._most_open, self._quiet_seconds = most_open, quiet_seconds
         self._config, self._settings = config, settings
         self._waiting = PendingRequests()
         self._pictures: dict[str, Sequence[Picture]] = {}
         self._receipts: OrderedDict[str, Receipt] = OrderedDict()
         self._inbox: Inbox | None = None
         self._state, self._last = ChannelState(), 0.0
-        self._calls = AgentCalls(config, settings, self._waiting, lambda: self._inbox, self._pictures)
-        self.api = OpenAIApi(config, settings, self._calls, quiet_seconds)
+        self._app: HttpApp | None = None
+        self._listener: Listener | None = None
+        self._finishing: dict[asyncio.Task[None], Listener] = {}
+        self._is_replaced = False
+        self.api = self._make_api()
         self.url = ""
         """URL of the listener; empty while it is stopped."""
 
@@ -72,30 +75,72 @@ class HttpChannel:
             return self._state
         return ChannelState("up", self.url, self._last or None)
 
+    def _make_api(self) -> OpenAIApi:
+        self._calls = AgentCalls(
+            self._config, self._settings, self._waiting, lambda: self._inbox, self._pictures
+        )
+        return OpenAIApi(self._config, self._settings, self._calls, self._quiet_seconds)
+
+    def take_over(self, before: "HttpChannel") -> None:
+        """Continue with the socket and the requests of the channel that ran with the settings before."""
+        self._waiting, self._pictures, self._receipts = before._waiting, before._pictures, before._receipts
+        self._last, self._app, self._listener = before._last, before._app, before._listener
+        self._finishing = before._finishing
+        self.api = self._make_api()
+        self.api.take_over(before.api)
+        before._listener, before._finishing, before._is_replaced = None, {}, True
+
     async def run(self, inbox: Inbox) -> None:
         """Listen until cancelled.
 
-        :raises ClawError: the address is not available.
+        :raises ClawError: the address is not available; a listener of the settings before stays open.
         """
-        gateway = self._config.section("gateway", GatewaySettings)
-        listener = Listener(
-            HttpApp(self._config, self._settings, self.api.paths, self._touch), self._most_open
-        )
-        address = listening_address(gateway.bind)
         self._inbox = inbox
-        self._calls.forget_ended()
+        if self._app is None:  # later, a call may be on its way into the journal
+            self._calls.forget_ended()
+        self._app = HttpApp(self._config, self._settings, self.api.paths, self._touch, before=self._app)
+        if self._listener:
+            self._listener.app = self._app
         try:
-            port = await listener.start(address, gateway.port)
-            self.url = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
-            _log.info(t("listening on {url}", url=self.url))
+            await self._listen(self._app)
             await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await self.close()
+            raise
         except Exception as why:
             self._state = ChannelState("failed", str(why), last_error=str(why))
             raise
         finally:
-            self._waiting.end_all(stopping())
-            self._inbox, self.url = None, ""
+            self.url = ""
+
+    async def _listen(self, app: HttpApp) -> None:
+        """Open the listener, unless that of the settings before has the address; that one is closed then."""
+        gateway = self._config.section("gateway", GatewaySettings)
+        address, before = listening_address(gateway.bind), self._listener
+        if before is None or not before.listens_at(address, gateway.port):
+            listener = Listener(app, self._most_open)
+            await listener.start(address, gateway.port, before)
+            self._listener = listener
+            if before:
+                task = asyncio.ensure_future(before.finish())
+                self._finishing[task] = before
+                task.add_done_callback(self._finishing.pop)
+        assert self._listener
+        port = self._listener.port
+        self.url = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+        _log.info(t("listening on {url}", url=self.url))
+
+    async def close(self) -> None:
+        """Close the listener and end all requests, unless another channel took them over."""
+        if self._is_replaced:
+            return
+        self._waiting.end_all(stopping())
+        self._inbox = None
+        for task in list(self._finishing):
+            task.cancel()
+        for listener in filter(None, [self._listener, *self._finishing.values()]):
             await listener.stop()
+        self._listener = None
 
     async def diagnose(self) -> Sequence[Finding]:
         """Report if no caller of the API can authenticate."""

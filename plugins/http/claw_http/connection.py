@@ -205,6 +205,14 @@ class Connections:
         """Close the oldest connection without a request; return false if there is none that may be closed."""
         return self._idle.close_oldest(CROWDED_SECONDS)
 
+    async def finish(self) -> None:
+        """Close each connection after its response, and those without a request at once."""
+        for connection in list(self._state.connections):
+            with suppress(Exception):  # uvicorn's state machine may have ended by itself
+                connection.shutdown()
+        if tasks := set(self._state.tasks):
+            await asyncio.wait(tasks)
+
     async def close(self) -> None:
         """Give running requests a moment to end, and close."""
         for connection in list(self._state.connections):

@@ -3,7 +3,17 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from claw import Address, Attachment, ChannelState, Finding, Inbound, Outbound, Receipt, StreamingReply
+from claw import (
+    Address,
+    Attachment,
+    Channel,
+    ChannelState,
+    Finding,
+    Inbound,
+    Outbound,
+    Receipt,
+    StreamingReply,
+)
 
 
 class OptionalChannelMethods(Protocol):
@@ -54,6 +64,14 @@ class OptionalChannelMethods(Protocol):
 
     def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
         """Yield the bytes of a file that came with a message; the reader stops at its limit."""
+        ...
+
+    def take_over(self, before: Channel) -> None:
+        """Take over what must stay open when the settings of this account change in a running gateway.
+
+        Called on the channel with the new settings, before its ``run``, while the ``run`` of the one that it replaces
+        is not yet cancelled: that one must leave open what was taken, such as a listening socket.
+        """
         ...
 
     async def diagnose(self) -> Sequence[Finding]:

@@ -35,6 +35,8 @@ class Feishu:
             ack_seconds=3.0 if webhook else 0.3
         )  # a webhook comes again by the fake's clock alone
         self.webhook = webhook
+        self.refused: list[str] = []
+        """The webhook calls that were not answered with 200."""
         self.remembers: float | None = None
         """Seconds after which claw takes a key for forgotten, in place of the hour that it is."""
 
@@ -62,7 +64,10 @@ class Feishu:
                 try:
                     answer = await http.post(f"{url}/webhook/feishu/default", headers=headers, content=body)
                 except httpx2.TransportError as away:
+                    self.refused.append(repr(away))
                     raise ConnectionError from away
+                if answer.status_code != 200:
+                    self.refused.append(f"{answer.status_code} {answer.text}")
                 return answer.status_code, answer.content
 
         if self.webhook:

@@ -41,6 +41,11 @@ class Telegram:
         known = {"botToken": self.fake.token, "apiBase": self.fake.url}
         return known | ({"mode": "webhook", "webhookSecret": SECRET} if self.webhook else {})
 
+    @property
+    def refused(self) -> list[str]:
+        """The newest failure of a webhook call, as ``getWebhookInfo`` returns it."""
+        return [self.fake.webhook[key] for key in ("last_error_message",) if key in self.fake.webhook]
+
     def quicken(self, channel: Any) -> None:
         channel.pace = replace(channel.pace, first=0.02)
 
