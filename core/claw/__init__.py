@@ -63,7 +63,7 @@ _NAMES = {
         "UNREADABLE_CALL Assistant Image Message Text Thinking ToolCall ToolResultMessage Usage User"
     ),
     "claw.host.hookspecs": "hookimpl hookspec",
-    "claw.i18n": "t",
+    "claw.i18n": "add_translations t",
     "claw.security.child_env": "child_environment",
     "claw.security.http_client": "HttpClients",
     "claw.security.untrusted_text": "inbound_context neutralise",

@@ -148,6 +148,7 @@ from claw.host.hookspecs import (
     hookspec as hookspec,
 )
 from claw.i18n import (
+    add_translations as add_translations,
     t as t,
 )
 from claw.security.child_env import (

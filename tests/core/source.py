@@ -30,7 +30,7 @@ SPLIT_OFF = (
     *("claw_http_sdk", "claw_models", "claw_prompted_tools"),
     *("claw_provider_sdk", "claw_sessions", "claw_testing", "claw_tool_sdk"),
 )
-"""Packages whose texts for people are still translated in core's own files."""
+"""Packages that were part of core: the tests hold for them what they hold for core."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,11 @@ _HALF_WIDTH = re.compile(
 
 def pairs() -> list[tuple[str, str, str]]:
     """The file, the English template and its Chinese text, of every catalogue in the tree."""
-    files = [*ROOT.glob("core/claw/locale/zh/*.json"), *ROOT.glob("plugins/*/*/locale/zh/*.json")]
+    files = [
+        *ROOT.glob("core/claw/locale/zh/*.json"),
+        *ROOT.glob("sdk/*/*/locale/zh/*.json"),
+        *ROOT.glob("plugins/*/*/locale/zh/*.json"),
+    ]
     return [
         (file.stem, template, text)
         for file in files

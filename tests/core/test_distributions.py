@@ -93,7 +93,7 @@ HINT = re.compile(r"(?:plugins|pip) install (?:-[-\w]+ )*[\"']?(claw-[a-z][\w-]*
 TEXTS = [
     *(path for part in ("core", "plugins", "sdk") for path in (ROOT / part).rglob("*.py")),
     *(path for part in ("core", "plugins", "sdk") for path in (ROOT / part).rglob("*.md")),
-    *(path for part in ("core", "plugins") for path in (ROOT / part).rglob("locale/zh/*.json")),
+    *(path for part in ("core", "plugins", "sdk") for path in (ROOT / part).rglob("locale/zh/*.json")),
     *(ROOT / "docs").rglob("*.md"),
     *ROOT.glob("README*.md"),
 ]

@@ -13,7 +13,7 @@ import pytest
 from claw import i18n
 from claw.security.redaction import redact
 from claw.testing import FakeProvider, Harness
-from core.source import CORE, ROOT, Source, plugin_packages, sources, split_off
+from core.source import CORE, ROOT, Source, plugin_packages, sources
 
 # Where each raiser takes its templates: positions of problem and fix. ``fix`` may also come by name.
 PLACES = {
@@ -34,8 +34,15 @@ PLACES = {
 }
 # What an error adds to its values by itself.
 GIVEN = {"BusyError": {"pid"}}
-CORE_FILES = sources(CORE) + split_off()
-CHINESE = i18n.translations("zh")
+PACKAGES = {package.name: package for package in (CORE, *plugin_packages())}
+FILES = [
+    source
+    for package in PACKAGES.values()
+    for source in sources(package)
+    if "templates" not in source.path.parts  # the code of a new plugin
+]
+TABLES = {name: i18n.translations("zh", package) for name, package in PACKAGES.items()}
+CHINESE = TABLES["claw"]
 
 
 def calls(source: Source) -> Iterator[tuple[ast.Call, str, list[ast.expr]]]:
@@ -62,20 +69,54 @@ def fields(template: str) -> set[str]:
     return {name.split(".")[0].split("[")[0] for _, name, _, _ in Formatter().parse(template) if name}
 
 
-def templates() -> dict[str, str]:
+def templates(package: str = "claw") -> dict[str, str]:
     """Template → its file and line."""
     return {
         template: f"{source.path.relative_to(ROOT)}:{call.lineno}"
-        for source in CORE_FILES
+        for source in FILES
+        if source.module.partition(".")[0] == package
         for call, _, given in calls(source)
         for expression in given
         for template in literals(expression)
     }
 
 
-def test_every_template_has_its_chinese() -> None:
-    missing = [f"{where}  {template!r}" for template, where in templates().items() if template not in CHINESE]
+def text_constants(package: str) -> set[str]:
+    """All text literals of a package, and the summaries of the commands in its manifest."""
+    return set(summaries().get(package, ())) | {
+        node.value
+        for source in sources(PACKAGES[package])
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+@pytest.mark.parametrize("package", [name for name in PACKAGES if name != "pytest_claw"])
+def test_every_template_has_its_chinese_in_its_package(package: str) -> None:
+    """Results of tools are shown to people too, so they count. Errors in pytest-claw are answers of its test services."""
+    known = TABLES[package] | CHINESE
+    missing = [
+        f"{where}  {template!r}" for template, where in templates(package).items() if template not in known
+    ]
     assert missing == [], "\n".join(["untranslated:", *missing])
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_translation_belongs_to_a_text_of_its_package(package: str) -> None:
+    assert sorted(TABLES[package].keys() - text_constants(package)) == []
+
+
+@pytest.mark.parametrize("package", [name for name in PACKAGES if name != "claw"])
+def test_a_plugin_does_not_repeat_a_translation_of_core(package: str) -> None:
+    assert sorted(TABLES[package].keys() & CHINESE.keys()) == []
+
+
+@pytest.mark.parametrize("package", [name for name in PACKAGES if TABLES[name] and name != "claw"])
+def test_a_package_with_translations_registers_them(package: str) -> None:
+    """claw does it for a plugin; a library does it itself."""
+    is_plugin = (PACKAGES[package] / "claw-plugin.json").exists()
+    init = (PACKAGES[package] / "__init__.py").read_text("utf-8")
+    assert is_plugin or "\nadd_translations(__name__)\n" in init
 
 
 def summaries() -> dict[str, list[str]]:
@@ -88,11 +129,10 @@ def summaries() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(("package", "texts"), summaries().items())
 def test_every_first_party_command_has_a_summary_in_both_languages(package: str, texts: list[str]) -> None:
-    chinese = i18n.translations("zh", package) | CHINESE
-    assert [text for text in texts if not text or text not in chinese] == []
+    assert [text for text in texts if not text or text not in TABLES[package] | CHINESE] == []
 
 
-@pytest.mark.parametrize("source", CORE_FILES, ids=str)
+@pytest.mark.parametrize("source", FILES, ids=str)
 def test_a_template_is_never_put_together_before_it_is_said(source: Source) -> None:
     built = [
         f"{source.path.relative_to(ROOT)}:{call.lineno} {name}"
@@ -103,7 +143,7 @@ def test_a_template_is_never_put_together_before_it_is_said(source: Source) -> N
     assert built == []
 
 
-@pytest.mark.parametrize("source", CORE_FILES, ids=str)
+@pytest.mark.parametrize("source", FILES, ids=str)
 def test_every_place_in_a_template_is_given_a_value(source: Source) -> None:
     lacking = []
     for call, name, given in calls(source):
@@ -119,13 +159,14 @@ def test_every_place_in_a_template_is_given_a_value(source: Source) -> None:
     assert lacking == []
 
 
-def test_a_translation_has_the_places_of_its_template() -> None:
-    assert {template: text for template, text in CHINESE.items() if fields(template) != fields(text)} == {}
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_translation_has_the_places_of_its_template(package: str) -> None:
+    table = TABLES[package]
+    assert {template: text for template, text in table.items() if fields(template) != fields(text)} == {}
 
 
 def test_nothing_we_say_looks_like_a_secret_and_is_masked_before_a_person_reads_it() -> None:
-    files = [*CORE.glob("locale/*/*.json"), *ROOT.glob("plugins/*/*/locale/*/*.json")]
-    said = {text for file in files for pair in json.loads(file.read_text("utf-8")).items() for text in pair}
+    said = {text for table in TABLES.values() for pair in table.items() for text in pair}
     expected = {re.sub(r"\{[^{}]*\}", "some", text) for text in said}
 
     assert len(expected) > 1000
@@ -133,21 +174,13 @@ def test_nothing_we_say_looks_like_a_secret_and_is_masked_before_a_person_reads_
 
 
 def test_a_template_has_one_chinese_sentence_in_whatever_file_it_is() -> None:
+    """Several plugins may have the same template: the text of the plugin that is loaded first is shown."""
     said: dict[str, set[str]] = {}
-    for path in CORE.glob("locale/zh/*.json"):
-        for template, text in json.loads(path.read_text("utf-8")).items():
-            said.setdefault(template, set()).add(text)
+    for package in PACKAGES.values():
+        for path in package.glob("locale/zh/*.json"):
+            for template, text in json.loads(path.read_text("utf-8")).items():
+                said.setdefault(template, set()).add(text)
     assert {template: texts for template, texts in said.items() if len(texts) > 1} == {}
-
-
-def test_a_translation_belongs_to_a_template_that_is_still_said() -> None:
-    said = {
-        node.value
-        for source in CORE_FILES
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    assert sorted(CHINESE.keys() - said - {text for texts in summaries().values() for text in texts}) == []
 
 
 @pytest.fixture(autouse=True)
@@ -170,40 +203,6 @@ def test_an_error_is_reported_in_the_language_in_use() -> None:
 def test_an_unknown_language_is_english(language: str) -> None:
     i18n.use_language(language)
     assert i18n.t("no agent {id}", id="x") == "no agent x"
-
-
-@pytest.mark.parametrize(
-    "folder", sorted(ROOT.glob("plugins/*/claw_*/locale/*")), ids=lambda path: path.parts[-3]
-)
-def test_a_plugins_translations_belong_to_what_it_says(folder: Path) -> None:
-    package = folder.parents[1]
-    table = {
-        key: text for file in folder.glob("*.json") for key, text in json.loads(file.read_text()).items()
-    }
-    said = {
-        node.value
-        for file in package.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    assert sorted(table.keys() - said - set(summaries()[package.name])) == []
-    assert {key: text for key, text in table.items() if fields(key) != fields(text)} == {}
-
-
-@pytest.mark.parametrize("package", plugin_packages(), ids=lambda package: package.name)
-def test_every_distribution_has_the_chinese_of_all_that_people_read(package: Path) -> None:
-    """Results of tools are shown to people too, so they count."""
-    said = {
-        template: f"{source.path.relative_to(package)}:{call.lineno}"
-        for source in sources(package)
-        if not {"templates", "pytest_claw"}
-        & set(source.path.parts)  # code of a new plugin; services of tests
-        for call, _, given in calls(source)
-        for expression in given
-        for template in literals(expression)
-    }
-    chinese = i18n.translations("zh", package.name) | CHINESE
-    assert {template: where for template, where in said.items() if template not in chinese} == {}
 
 
 async def test_the_menu_of_telegram_is_in_the_language_in_use() -> None:
@@ -281,9 +280,10 @@ def test_a_number_appears_with_the_word_that_fits_it(count: object, expected: st
 
 
 def test_no_template_leaves_it_to_the_reader_whether_there_is_one_or_more() -> None:
-    assert [template for template in templates() if "(s)" in template] == []
+    assert [template for package in PACKAGES for template in templates(package) if "(s)" in template] == []
 
 
-def test_in_chinese_the_number_alone_is_said() -> None:
+def test_in_chinese_the_number_alone_is_said(plugin_texts: Callable[..., str]) -> None:
     i18n.use_language("zh")
+    i18n.add_translations(plugin_texts("claw_words_count", '{"{count:token|tokens}": "{count} 个 token"}'))
     assert i18n.t("{count:token|tokens}", count="1") == "1 个 token"

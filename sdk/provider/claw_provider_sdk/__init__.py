@@ -3,7 +3,7 @@
 Nothing is imported before it is asked for.
 """
 
-from claw import lazy_names
+from claw import add_translations, lazy_names
 
 _NAMES = {
     "calls": "limit_reason read_call unreadable_call",
@@ -23,3 +23,5 @@ _NAMES = {
 __all__, __getattr__, __dir__ = lazy_names(
     __name__, {f"{__name__}.{module}": names for module, names in _NAMES.items()}
 )
+
+add_translations(__name__)

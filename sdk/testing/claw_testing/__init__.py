@@ -39,6 +39,7 @@ from claw import (
     ToolContext,
     ToolResultMessage,
     Usage,
+    add_translations,
     hookimpl,
 )
 from claw.runtime import SYSTEM_CLOCK, SYSTEM_DISK, Clock, Disk, check_and_run, fit_result, installed_plugins
@@ -85,6 +86,7 @@ __all__ = [
     "tool_tokens",
 ]  # fmt: skip
 
+add_translations(__name__)
 _ids = itertools.count(1)
 
 STANDARD = frozenset({
