@@ -319,7 +319,7 @@ BUDGETS = {
     "claw_feishu": 4688,
     "claw_gateway": 4880,
     "claw_google": 471,
-    "claw_http": 2280,
+    "claw_http": 2400,
     "claw_http_sdk": 302,
     "claw_llm_bridge": 500,
     "claw_local": 252,

@@ -13,7 +13,7 @@ from claw import hookimpl
 from claw_http import hookspecs as hookspecs
 
 if TYPE_CHECKING:
-    from claw import Channel, Diagnostic, PluginConfig, ProviderMiddleware
+    from claw import Channel, Diagnostic, PluginConfig, ProviderMiddleware, Service
 
 
 @hookimpl
@@ -31,6 +31,18 @@ def register_provider_middleware(config: "PluginConfig") -> "Iterable[ProviderMi
     from claw_http.caller_middleware import CallerOptions
 
     return [CallerOptions(lambda: config.database)]
+
+
+@hookimpl
+def register_services(config: "PluginConfig") -> "Iterable[Service]":
+    """Delete the sessions of API calls that nobody continues."""
+    from claw_http.settings import HttpSettings
+
+    if not config.channel("http", HttpSettings):
+        return []
+    from claw_http.short_sessions import ShortSessionCleaner, ShortSessions
+
+    return [ShortSessionCleaner(ShortSessions(config.database, config.clock))]
 
 
 @hookimpl

@@ -56,6 +56,7 @@ class CallOptionsTable:
         """Delete the options of a call that has ended."""
         self._database.write("DELETE FROM http_calls WHERE message_id = ?", message_id)
 
-    def message_ids(self) -> list[str]:
-        """Return the ids of all calls."""
-        return [id for (id,) in self._database.read("SELECT message_id FROM http_calls ORDER BY number")]
+    def calls(self) -> list[tuple[str, str]]:
+        """Return message id and conversation of all calls."""
+        rows = self._database.read("SELECT message_id, place FROM http_calls ORDER BY number")
+        return [(message_id, place) for message_id, place in rows]

@@ -27,8 +27,11 @@ from claw_http.messages import Picture
 from claw_http.pending_requests import PendingRequest, PendingRequests
 from claw_http.repeats import RETRY_SECONDS, LostResponses, RequestIds, request_ids
 from claw_http.settings import CALLER, HttpSettings
+from claw_http.short_sessions import ShortSessions
 
 _log = logging.getLogger(__name__)
+STATELESS = "once-"
+"""The beginning of the name of a conversation that has one call."""
 _PLAIN = re.compile(r"[a-z0-9_-]{1,48}")
 
 
@@ -40,7 +43,7 @@ def conversation_of(user: str, fresh: str) -> str:
     a session key.
     """
     if not user:
-        return f"once-{fresh}"
+        return f"{STATELESS}{fresh}"
     if _PLAIN.fullmatch(user):
         return f"user-{user}"
     return f"user.{hashlib.sha256(user.encode()).hexdigest()[:32]}"
@@ -65,6 +68,7 @@ class AgentCalls:
         queue: QueueSettings = settings.queue or config.settings.messages.queue
         self._most_waiting = queue.cap + 1  # one runs
         self._options = CallOptionsTable(config.database)
+        self._sessions = ShortSessions(config.database, config.clock)
         self._lost, self._since_ms = LostResponses(), time.time() * 1000
 
     @property
@@ -180,7 +184,7 @@ class AgentCalls:
     def _opened(self, message_id: str, event_id: str, address: Address) -> PendingRequest:
         call = self._waiting.open(message_id, event_id, address)
         call.read_fate = self._read_fate
-        call.on_end.append(lambda: self._forget_options(call))
+        call.on_end.append(lambda: self._forget(call))
         return call
 
     async def _submitted(self, ids: RequestIds, asked: AgentRequest, address: Address) -> PendingRequest:
@@ -214,7 +218,7 @@ class AgentCalls:
         if asked.messages.pictures:
             self._pictures[id] = asked.messages.pictures
         try:
-            self._record_options(call, asked)
+            self._record(call, asked)
             # Shielded: a caller that disconnects must not leave a message half submitted.
             submitting = asyncio.ensure_future(inbox.submit(inbound)) if inbox else None
             if submitting and await asyncio.shield(submitting):
@@ -230,37 +234,43 @@ class AgentCalls:
         self._refuse(call, not_accepted())
         raise not_accepted()
 
-    def _record_options(self, call: PendingRequest, asked: AgentRequest) -> None:
-        """Record the options of a turn. In a named conversation every call has some: a call that waits must not give
-        its own to the one that runs.
+    def _record(self, call: PendingRequest, asked: AgentRequest) -> None:
+        """Record the options of a turn, and that its session is deleted if nobody can continue it.
+
+        In a named conversation every call has options: one that waits must not give its own to the one that runs.
 
         :raises ClawError: they cannot be written.
         """
+        if not asked.user:
+            self._sessions.keep(call.address.chat)
         earlier = () if asked.user else asked.messages.earlier
         options = CallOptions(asked.messages.instructions, earlier, asked.max_tokens)
         if asked.user or options != CallOptions():
             self._options.add(call.message_id, call.address.chat, options)
 
-    def _forget_options(self, call: PendingRequest) -> None:
-        """Delete the options of a call that has ended, unless its turn goes on in the next process."""
+    def _forget(self, call: PendingRequest) -> None:
+        """Delete what was recorded for a call that has ended, unless its turn goes on in the next process."""
         if call.failure is None or call.failure.code != STOPPING:
-            self._remove_options(call.message_id)
+            self._remove(call.message_id, call.address.chat)
 
-    def _remove_options(self, message_id: str) -> None:
+    def _remove(self, message_id: str, place: str) -> None:
         try:
             self._options.remove(message_id)
+            if place.startswith(STATELESS):
+                self._sessions.end(place)
         except ClawError as refused:  # a full disk: the next start deletes them
             _log.warning("%s", refused)
 
-    def forget_ended(self, message_ids: Sequence[str] = ()) -> None:
-        """Delete the options of those calls whose turn has ended, or that were never accepted.
+    def forget_all_ended(self) -> None:
+        """Delete what was recorded for calls that ended while no process ran, or were never accepted."""
+        for message_id, place in self._options.calls():
+            self.forget_ended(message_id, place)
 
-        :param message_ids: of the calls; empty = all, at a start.
-        """
-        for message_id in message_ids or self._options.message_ids():
-            fate = self._fate(f"{message_id}:*")
-            if fate is None or fate.outcome:
-                self._remove_options(message_id)
+    def forget_ended(self, message_id: str, place: str) -> None:
+        """Delete what was recorded for a call, if its turn has ended or it was never accepted."""
+        fate = self._fate(f"{message_id}:*")
+        if fate is None or fate.outcome:
+            self._remove(message_id, place)
 
     def _refuse(self, call: PendingRequest, why: BadRequest) -> None:
         """End a call whose message was not accepted, also for callers that joined it."""

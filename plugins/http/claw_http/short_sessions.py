@@ -1,0 +1,123 @@
+"""The sessions of calls that nobody continues: recorded with the time of their end, and deleted by a service."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+from claw import ClawError, t
+from claw.runtime import (
+    Clock,
+    Database,
+    JsonlSessionStore,
+    Overrides,
+    archive_results,
+    delete_results,
+)
+
+KEPT_DAYS = 7
+"""The days for which a session is kept that its call does not end: as long as the gateway answers a repeated request."""
+_KEPT_MS = KEPT_DAYS * 86_400_000
+_THREAD = ":thread:"
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS http_sessions (place TEXT PRIMARY KEY, until_ms INTEGER NOT NULL) WITHOUT ROWID",
+)
+_log = logging.getLogger(__name__)
+
+
+class ShortSessions:
+    """The conversations of the API whose sessions are deleted, by name, each with the time when it is due."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database, self._clock = database, clock
+        database.tables("http-sessions", *_TABLES)
+
+    def keep(self, place: str) -> None:
+        """Record that a conversation has a new call. :raises ClawError: it cannot be written."""
+        self._set(place, self._clock.now_ms() + _KEPT_MS)
+
+    def end(self, place: str) -> None:
+        """Record that a conversation is over. :raises ClawError: it cannot be written."""
+        self._set(place, self._clock.now_ms())
+
+    def due(self) -> list[str]:
+        """Return the conversations that are due."""
+        now = self._clock.now_ms()
+        return [
+            place
+            for (place,) in self._database.read("SELECT place FROM http_sessions WHERE until_ms <= ?", now)
+        ]
+
+    def forget(self, place: str) -> None:
+        """Delete the record of a conversation."""
+        self._database.write("DELETE FROM http_sessions WHERE place = ?", place)
+
+    def keys_of(self, places: list[str]) -> list[tuple[str, str, str]]:
+        """Return place, key and agent of the sessions of conversations."""
+        if not places:
+            return []
+        rows = self._database.read("SELECT key, agent FROM sessions WHERE key GLOB ?", f"*{_THREAD}*")
+        wanted = set(places)
+        found = ((key.rpartition(_THREAD)[2], key, agent) for key, agent in rows)
+        return [one for one in found if one[0] in wanted]
+
+    def _set(self, place: str, until_ms: int) -> None:
+        self._database.write("INSERT OR REPLACE INTO http_sessions VALUES (?, ?)", place, until_ms)
+
+
+class ShortSessionCleaner:
+    """The background task that deletes the sessions that are due: file, lock, results, rows.
+
+    :param seconds: between two looks.
+    """
+
+    name = "http-short-sessions"
+
+    def __init__(self, sessions: ShortSessions, seconds: float = 1.0) -> None:
+        self._sessions, self._seconds = sessions, seconds
+        self._problem = ""
+
+    async def run(self, runtime: Any, stop: asyncio.Event) -> None:
+        """Delete what is due until ``stop`` is set."""
+        while not stop.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), self._seconds)
+            try:
+                await self.clean(runtime)
+                self._problem = ""
+            except (ClawError, OSError) as why:  # a full disk, or another process reads the session
+                if str(why) != self._problem:  # once, not each second
+                    self._problem = str(why)
+                    _log.warning(t("sessions of finished API calls cannot be deleted: {why}", why=why))
+
+    async def clean(self, app: Any) -> None:
+        """Delete the sessions that are due now.
+
+        :raises ClawError: one is in use, or cannot be deleted; the others after it wait for the next look.
+        """
+        due = self._sessions.due()
+        store = app.runtime.sessions
+        if isinstance(store, JsonlSessionStore):  # another store keeps what it keeps
+            for place, key, agent in self._sessions.keys_of(due):
+                async with app.runtime.session_queues.turn(key):  # no turn runs in it
+                    if place in self._sessions.due():  # a call may have continued it meanwhile
+                        await _delete(store, key, agent)
+                        self._sessions.forget(place)
+        for place in self._sessions.due():
+            if place in due:  # it has no session: a chat command, or an error before the turn
+                self._sessions.forget(place)
+
+
+async def _delete(store: JsonlSessionStore, key: str, agent: str) -> None:
+    session = await store.open(key, agent)
+    try:
+        agent_dir = session.path.parent.parent
+        archive_results(agent_dir, key, session.id)
+        delete_results(agent_dir, session.id)
+        session.path.unlink(missing_ok=True)
+        store.database.write("DELETE FROM sessions WHERE key = ?", key)
+        Overrides(store.database).clear(key)
+    finally:
+        session.release()
+        session.unload()
+    session.path.with_name(session.path.name + ".lock").unlink(missing_ok=True)
