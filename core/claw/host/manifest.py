@@ -136,7 +136,7 @@ class ProviderDeclaration(ManifestPart, frozen=True):
     :param default_model: the model to use when only a key is configured; without ``provider/``.
     :param needs: a distribution that it requires and that an extra installs; while it is missing, this
         provider is not chosen for its key alone.
-    :param fallback: it needs no key, and its ``default_model`` answers when nothing else is configured.
+    :param fallback: it needs no key, and its ``defaultModel`` answers when nothing else is configured.
     """
 
     name: Name
