@@ -1,7 +1,7 @@
 """The imports of this repository that break a rule."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 import claw
@@ -40,22 +40,26 @@ def modules() -> frozenset[str]:
     return frozenset(source.module for source in (*core_files(), *plugin_files()))
 
 
-def edges(source: Source) -> Iterator[tuple[str, str]]:
+def edges(source: Source) -> Iterator[Edge]:
     """The modules of this repository that a file imports, and what it wrote: ``claw`` for a public name of claw."""
     for node in ast.walk(source.tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name in modules():
-                    yield alias.name, alias.name
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                if alias.name in TIERS.get(node.module, {}):
-                    yield TIERS[node.module][alias.name], node.module
-                elif full in modules():
-                    yield full, full
-                elif node.module in modules():
-                    yield node.module, node.module
+        yield from edges_of(node)
+
+
+def edges_of(node: ast.AST) -> Iterator[Edge]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            if alias.name in modules():
+                yield alias.name, alias.name
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        for alias in node.names:
+            full = f"{node.module}.{alias.name}"
+            if alias.name in TIERS.get(node.module, {}):
+                yield TIERS[node.module][alias.name], node.module
+            elif full in modules():
+                yield full, full
+            elif node.module in modules():
+                yield node.module, node.module
 
 
 def layer_of(module: str) -> int:
@@ -97,14 +101,35 @@ def private() -> set[Edge]:
 
 
 def circular() -> set[Edge]:
-    """Imports within one package of core that are part of a circle."""
-    graph: dict[str, set[str]] = {source.module: set() for source in core_files()}
-    for source in core_files():
-        inside = {
-            t for t, _ in edges(source) if t in graph and t.split(".")[1:2] == source.module.split(".")[1:2]
-        }
-        graph[source.module] = inside - {source.module}
-    left = graph
+    """Imports that are part of a circle: within one package of core, and within one plugin or library."""
+    within_core = {
+        source.module: {target for target, _ in edges(source) if _part(target) == _part(source.module)}
+        for source in core_files()
+    }
+    at_run_time = {source.module: set(run_time_imports(source)) for source in plugin_files()}
+    return _circles(within_core) | _circles(at_run_time)
+
+
+def _part(module: str) -> list[str]:
+    return module.split(".")[:2]
+
+
+def run_time_imports(source: Source) -> Iterator[str]:
+    """The imports of a file, at its top and in functions, without those for the type checker."""
+    for_types = {
+        id(inner)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for line in node.body
+        for inner in ast.walk(line)
+    }
+    for node in ast.walk(source.tree):
+        if id(node) not in for_types:
+            yield from (target for target, _ in edges_of(node))
+
+
+def _circles(graph: Mapping[str, set[str]]) -> set[Edge]:
+    left = {name: (below & graph.keys()) - {name} for name, below in graph.items()}
     while free := [name for name, below in left.items() if not below & left.keys()]:
         left = {name: below for name, below in left.items() if name not in free}
     while free := [name for name in left if not any(name in below for below in left.values())]:

@@ -1,6 +1,7 @@
 """The import rules, held by reading the source: what may import what, touch what, and how large it may grow."""
 
 import ast
+import configparser
 import re
 import subprocess
 import sys
@@ -334,7 +335,7 @@ BUDGETS = {
     "claw_prompted_tools": 884,
     "claw_provider_sdk": 1424,
     "claw_sessions": 1300,
-    "claw_skills": 447,
+    "claw_skills": 452,
     "claw_telegram": 2280,
     "claw_testing": 1550,
     "claw_tool_sdk": 155,
@@ -342,6 +343,19 @@ BUDGETS = {
     "pytest_claw": 2860,
 }
 """Code lines of each package: those of the day when the packages were made, and 5 %."""
+
+
+def test_the_coarse_rules_list_every_plugin_and_library() -> None:
+    rules = configparser.ConfigParser()
+    rules.read(ROOT / ".importlinter", encoding="utf-8")
+    packages = {package.name: package for package in plugin_packages()}
+    plugins = {name for name, package in packages.items() if ROOT / "plugins" in package.parents}
+
+    assert {*rules["importlinter"]["root_packages"].split()} == {"claw", *packages}
+    forbidden = rules["importlinter:contract:core-imports-no-plugin"]["forbidden_modules"].split()
+    assert {*forbidden} == packages.keys() - {"claw_testing"}  # behind ``claw.testing``
+    independent = rules["importlinter:contract:plugins-are-independent"]["modules"].split()
+    assert {*independent} == plugins
 
 
 def test_no_package_outgrows_its_budget() -> None:

@@ -9,7 +9,7 @@ import claw_telegram
 import pytest
 from claw.host.isolation import Timeouts
 from claw.testing import FakeProvider, Harness
-from claw_gateway.commands.channels import channel_table
+from claw_gateway.commands.channel_table import channel_table
 from claw_gateway.supervisor import ChannelServer
 from claw_telegram.fake import FakeTelegram
 from integration.channels.stage import until

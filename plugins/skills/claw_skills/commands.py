@@ -8,7 +8,7 @@ import typer
 from claw import t
 from claw.runtime import document, escape_controls, load_setup
 
-from claw_skills import key_is_set, usable
+from claw_skills.prompt_section import key_is_set, usable
 from claw_skills.settings import SkillSettings
 from claw_skills.skill_index import FoundSkill, SkillIndex
 

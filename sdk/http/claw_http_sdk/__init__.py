@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from claw_http_sdk.errors import STALE_CONNECTION
+
 if TYPE_CHECKING:
     import httpx2
 
-STALE_CONNECTION = "a connection kept from an earlier request was closed before an answer"
-"""Error text for a failure that may only mean that the service closed an idle kept-alive connection."""
+__all__ = ["STALE_CONNECTION", "pooled"]
 
 
 def pooled(http: "Callable[..., httpx2.AsyncClient]") -> "Callable[..., httpx2.AsyncClient]":

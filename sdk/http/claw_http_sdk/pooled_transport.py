@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar, cast
 import httpcore2
 import httpx2
 
-from claw_http_sdk import STALE_CONNECTION
+from claw_http_sdk.errors import STALE_CONNECTION
 
 T = TypeVar("T")
 

@@ -14,7 +14,8 @@ from claw.config.models import Settings
 from claw.contracts.prompt import PromptFacts
 from claw.contracts.provider import ToolSpec
 from claw.host.manifest import parse_manifest
-from claw_skills import SkillCatalogue, catalogue, key_is_set, register_commands, skills_section, usable
+from claw_skills import SkillCatalogue, catalogue, key_is_set, register_commands, skills_section
+from claw_skills.prompt_section import usable
 from claw_skills.settings import SkillSettings
 from claw_skills.skill import Machine, Requirements, Skill, obstacle, parse_skill
 from claw_skills.skill_index import SkillIndex, SkillSource

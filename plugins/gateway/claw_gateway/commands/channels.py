@@ -1,17 +1,16 @@
 """``claw channels``: the configured channels, and the status of those that the running gateway serves."""
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import typer
 from claw import t
-from claw.runtime import AsJson, document, home_of, printable, table
+from claw.runtime import AsJson, document, home_of, table
 
+from claw_gateway.commands.channel_table import STATE_COLOURS, channel_table
 from claw_gateway.process.report import configured_accounts
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show the channels and their state.")
-_COLOURS = {"up": "green", "starting": "yellow", "waiting": "yellow", "failed": "red", "quarantined": "red"}
 
 
 @app.command("list")
@@ -33,7 +32,7 @@ def list_(as_json: AsJson = False) -> None:
     rows = [
         [one["channel"], one["account"], one["plugin"] or "-", t(one["state"]), _why(one)] for one in found
     ]
-    table(columns, rows, {t(word): colour for word, colour in _COLOURS.items()})
+    table(columns, rows, {t(word): colour for word, colour in STATE_COLOURS.items()})
 
 
 @app.command()
@@ -63,43 +62,3 @@ def status(as_json: AsJson = False) -> None:
 def _why(row: Mapping[str, str]) -> str:
     has_fix = row["fix"] and row["state"] not in ("loaded", "disabled")
     return t("{problem}. {fix}", problem=row["why"], fix=row["fix"]) if has_fix else row["why"]
-
-
-def channel_table(
-    channels: Sequence[Mapping[str, Any]], now: float
-) -> tuple[list[str], list[list[str]], dict[str, str]]:
-    """Return the table of running channels: heads, rows, colours."""
-    heads = [
-        t("channel"),
-        t("account"),
-        t("state"),
-        t("last data"),
-        t("reconnects"),
-        t("message"),
-    ]
-    rows = [
-        [
-            one["channel"], one["account"], t(one["state"]), format_age(one["lastFrameAt"], now), str(one["reconnects"]),
-            printable(one["detail"] or _last_error(one)),
-        ]
-        for one in channels
-    ]  # fmt: skip
-    return heads, rows, {t(word): colour for word, colour in _COLOURS.items()}
-
-
-def _last_error(one: Mapping[str, Any]) -> str:
-    """Return the last error; mark it as past when the channel is up again."""
-    error: str = one["lastError"]
-    return t("earlier: {why}", why=error) if error and one["state"] == "up" else error
-
-
-def format_age(moment: float | None, now: float) -> str:
-    """Format how long ago something was, in the largest unit that fits."""
-    if moment is None:
-        return t("never")
-    seconds = max(0, int(now - moment))
-    if seconds < 120:
-        return t("{count} s ago", count=seconds)
-    if seconds < 7200:
-        return t("{count} min ago", count=seconds // 60)
-    return t("{count} h ago", count=seconds // 3600)

@@ -89,7 +89,7 @@ def status(as_json: AsJson = False) -> None:
         for line in status_lines(seen):
             typer.echo(line)
         if channels := gateway_data(seen)["channels"]:
-            from claw_gateway.commands.channels import channel_table
+            from claw_gateway.commands.channel_table import channel_table
 
             table(*channel_table(channels, seen.now))
     raise typer.Exit(code=0 if seen.pid and not is_hung(seen) else 1)
