@@ -24,27 +24,22 @@ SAMPLE_SECONDS = 900  # of a machine that is very busy; alone the sample takes a
 
 BROKEN_SCENES: dict[str, str] = {
     "telegram killed at the first words": "half_left: the half message of the dead process stays beside the whole answer",
-    "one 401 for a poll": "lost: one 401 for getUpdates ends the channel until a person acts",
-    "one 404 page for a poll": "lost: one 404 page for getUpdates ends the channel until a person acts",
-    "sixteen 429 for one answer": "lost: a 429 counts as a try, and the answer is dropped without a notice",
     "six sends are cut": "lost: the notice about an answer in doubt is sent once, so it can be lost too",
     "six responses are cut": "half_left: a part that was shown stays beside the whole answer",
 }
 """Scenes in which a promise is broken today, with the reason."""
 BROKEN_LARGE_SCENES: dict[str, str] = {
-    "300 chats write 5 messages at once": "lost: answers are dropped after eight 429",
     "5 % of requests and of responses are lost": "half_left, and lost where a notice is cut too",
     "200 callers one after another with 256 descriptors": "http_wrong: warm sessions use up the descriptors",
     "150 callers at once with 200 descriptors": "http_wrong: warm sessions use up the descriptors",
     "1000 callers at once": "http_unanswered: not run again since connections wait in the backlog",
 }
 BROKEN_COUNTS: dict[str, str] = {
-    "lost": "a channel that ends at a 401; notices that are lost; see the scenes",
+    "lost": "notices that are lost; see the scenes",
     "half_left": "half messages of dead processes stay; see the scenes",
     "repeated_once": "not run again since repeated HTTP calls join their turn",
     "http_wrong": "warm sessions use up the descriptors; see the scenes",
     "http_unanswered": "a failed turn is an error, also when it is asked for again",
-    "channel_gone": "a 401 or a 404 page ends the channel; see the scenes",
     "doubled": "seen now and then after two kills in one turn",
 }
 """Counts of the storm that may be broken today, with the reason; whether one is depends on the moment."""

@@ -18,8 +18,8 @@ class ChannelLimits:
     :param text_chars: characters, or UTF-16 code units when ``utf16`` is set.
     :param media_in_bytes: the largest file that is fetched; ``media_out_bytes`` the largest that is sent.
     :param edit_seconds: pause between two edits of a streaming reply.
-    :param quiet_seconds: how long a turn may take before typing signs and a streaming reply are shown: an answer
-        that is ready sooner is one message, without a further call.
+    :param quiet_seconds: how long a turn may take before typing signs are shown, and its text may grow before it is
+        shown: an answer that is ready sooner is one message, without a further call.
     :param repeat_seconds: how long a service that drops repeats (``idempotent``) remembers a key.
     """
 

@@ -179,7 +179,7 @@ class DeliveryError(ClawError):
     """A channel's service did not accept what was sent.
 
     :param permanent: the same message will never be accepted: do not repeat it.
-    :param retry_after_seconds: what the service asked for; only this chat waits.
+    :param retry_after_seconds: what the service asked for; only this chat waits, and it is no failed try.
     :param outcome_unknown: the connection broke after the message was sent: it may have arrived, and people would see a
         second one. Not for an edit, which may be repeated.
     """

@@ -30,7 +30,6 @@ _UNKNOWN_NOTICE = (
     "I do not know if my last message arrived here. If one is missing, please ask me for it again."
 )
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
-_MOST_PATIENCE = 900.0  # a longer pause that a service asks for is cut to this
 
 Log = Callable[[str], None]
 
@@ -247,8 +246,9 @@ class OutboxDelivery:
         """Write the final text through the writer; if the service refuses that, send it as separate messages."""
         mark = not self._drops_repeats(reply.whole.address)
         note = not self._drops_repeats(reply.whole.address, MAX_AGE_SECONDS)
-        receipt, doubt, pause = None, None, _FIRST_PAUSE
-        for _ in range(TRIES):
+        receipt, doubt, pause, tries = None, None, _FIRST_PAUSE, 0
+        while tries < TRIES:
+            await self._wait_for_rate_limit(reply.whole.address)
             self._record_sending(reply, note)
             self._record_expected_messages(reply)
             try:
@@ -268,7 +268,8 @@ class OutboxDelivery:
                     break  # where repeats are dropped, the writer tries again with the same key
                 self._record_retry(reply, bool(doubt))
                 await asyncio.sleep(_retry_seconds(failed, pause))
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                if not _is_rate_limit(failed):
+                    tries, pause = tries + 1, min(2 * pause, _LONGEST_PAUSE)
             except Exception as why:  # noqa: BLE001 - third-party code
                 self._log_failure(reply.whole.address, why)
                 doubt = _UnexpectedError("{why}", outcome_unknown=True, why=describe_exception(why))
@@ -330,12 +331,15 @@ class OutboxDelivery:
             await self._send(_OutgoingMessage(replace(row, replaces=posted)))
 
     async def _send(self, message: _OutgoingMessage) -> None:
-        """Try until it is sent, is refused, its outcome is unknown, or the tries are used up."""
+        """Try until it is sent, is refused, its outcome is unknown, or the tries are used up.
+
+        A pause that the service asks for is no try: however often it does, the message waits and is not dropped.
+        """
         if message.repeated and self._drops_repeats(message.outbound.address):
             await self._find_posted(message)
         outbound, pause, tries = message.outbound, _FIRST_PAUSE, 0
         while failed := await self._try(message):
-            tries += 1
+            tries += not _is_rate_limit(failed)
             most = UNEXPECTED_ERROR_TRIES if isinstance(failed, _UnexpectedError) else TRIES
             if failed.outcome_unknown and not self._drops_repeats(outbound.address):
                 self._mark_unknown(outbound, failed, notice=message.receipt is None)
@@ -346,7 +350,7 @@ class OutboxDelivery:
                 if not failed.outcome_unknown:
                     self._journal.mark_pending(outbound.key)
                 await asyncio.sleep(_retry_seconds(failed, pause))
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = pause if _is_rate_limit(failed) else min(2 * pause, _LONGEST_PAUSE)
                 continue
             if message.receipt and not message.receipt.done():
                 message.receipt.set_exception(failed)
@@ -370,8 +374,18 @@ class OutboxDelivery:
         self._journal.mark_undeliverable(outbound.key, "refused", str(failed))
         self._log(t("channel {name}: a reply was not sent: {why}", name=outbound.address.channel, why=failed))
 
+    async def _wait_for_rate_limit(self, address: Address) -> None:
+        """Wait until the channel may send there, before the ledger says that a message may have arrived."""
+        channel: Any = self._channel_of(address)
+        if hasattr(channel, "wait_for_rate_limit"):
+            try:
+                await channel.wait_for_rate_limit(address)
+            except Exception as why:  # noqa: BLE001 - third-party code
+                self._log_failure(address, why)
+
     async def _try(self, message: _OutgoingMessage) -> DeliveryError | None:
         outbound = message.outbound
+        await self._wait_for_rate_limit(outbound.address)
         channel = self._channel_of(outbound.address)
         if channel is None:
             return DeliveryError("there is no channel {name}", permanent=True, name=outbound.address.channel)
@@ -400,9 +414,14 @@ class OutboxDelivery:
         return None
 
 
+def _is_rate_limit(failed: DeliveryError) -> bool:
+    """Return true if the service asked for a pause and for nothing else."""
+    return failed.retry_after_seconds is not None and not failed.permanent and not failed.outcome_unknown
+
+
 def _retry_seconds(failed: DeliveryError, pause: float) -> float:
     """Return the seconds until the next try: what the service asked for, else the pause; with jitter for many chats."""
     asked = failed.retry_after_seconds
     if asked is None:
         return pause * random.uniform(0.8, 1.2)
-    return min(asked, _MOST_PATIENCE) * random.uniform(1.0, 1.1)
+    return min(asked, MAX_AGE_SECONDS) * random.uniform(1.0, 1.1)

@@ -106,6 +106,8 @@ class RelayedStream:
             if isinstance(event.message, Assistant) and event.message.stop_reason == "error":
                 self._blocks = BlockSplitter()  # the unsent rest of an answer that broke off is dropped
         elif isinstance(event, TextStreamed):
+            if not self._text and self.writer is None:  # a short answer is complete before it is shown
+                self._next_update = SYSTEM_CLOCK.monotonic() + self._delay_seconds
             self._text += event.text
             if self._streams:
                 self._schedule()

@@ -11,12 +11,17 @@ from urllib.parse import quote, urlsplit
 
 from claw import DeliveryError, t
 
+from claw_telegram.pacer import Pacer, kind_of
+
 if TYPE_CHECKING:
     import httpx2
 
 CALL_SECONDS = 30.0
 MEDIA_SECONDS = 300.0
 _GATEWAYS = (502, 504)  # a proxy answered, not the service: the outcome of the request is unknown
+_TOO_LARGE = 413
+_PAUSE_SECONDS = {401: 30.0, 429: 5.0}
+"""Pause after a refusal that is about the bot and not about the message, when the response names none."""
 
 
 class TelegramError(DeliveryError):
@@ -24,21 +29,33 @@ class TelegramError(DeliveryError):
 
     :param status: ``error_code``: 400 bad request, 401 bad token, 403 forbidden, 409 another poller, 429 rate limit.
     :param description: the API's own text, in English.
-    :param moved_to: the new id of a group that became a supergroup.
+    :param is_page: the body is not the API's JSON: a proxy answered in its place, so it says nothing of the message.
+    :ivar moved_to: the new id of a group that became a supergroup.
     """
 
-    def __init__(self, method: str, status: int, description: str, parameters: Mapping[str, Any]) -> None:
-        wait = parameters.get("retry_after")
+    def __init__(
+        self,
+        method: str,
+        status: int,
+        description: str,
+        parameters: Mapping[str, Any],
+        *,
+        is_page: bool = False,
+    ) -> None:
+        passes = is_page or status in (409, 429) or status >= 500 or (status == 401 and kind_of(method))
+        wait = parameters.get("retry_after") or (
+            _PAUSE_SECONDS.get(status) if passes and not is_page else None
+        )
         super().__init__(
             "Telegram refused {method}: {description} ({status})",
-            permanent=status not in (409, 429) and status < 500,
+            permanent=not passes or status == _TOO_LARGE,
             retry_after_seconds=float(wait) if wait is not None else None,
             outcome_unknown=status in _GATEWAYS and _is_visible(method),
             method=method,
             description=description,
             status=status,
         )
-        self.status, self.description = status, description
+        self.status, self.description, self.is_page = status, description, is_page
         self.moved_to = parameters.get("migrate_to_chat_id")
 
     def says(self, *words: str) -> bool:
@@ -50,10 +67,13 @@ class BotApi:
     """The calls of one bot over one HTTP client.
 
     :param base: address of the server; may have a path.
+    :param pacer: paces the calls that name a chat; None = no call waits.
     """
 
-    def __init__(self, client: "httpx2.AsyncClient", token: str, base: str) -> None:
-        self._client, self._token = client, token
+    def __init__(
+        self, client: "httpx2.AsyncClient", token: str, base: str, pacer: Pacer | None = None
+    ) -> None:
+        self._client, self._token, self._pacer = client, token, pacer
         self._prefix = urlsplit(base if "//" in base else f"//{base}").path.rstrip("/")
         self._urls: dict[str, httpx2.URL] = {}
 
@@ -70,7 +90,7 @@ class BotApi:
         :raises DeliveryError: :class:`TelegramError` when the service answered with an error.
         """
         given = {name: value for name, value in (params or {}).items() if value is not None}
-        return await self._request(method, seconds, json=given)
+        return await self._paced(method, given, seconds, json=given)
 
     async def upload(
         self, method: str, params: Mapping[str, Any], field: str, name: str, data: Any, mime: str
@@ -82,7 +102,7 @@ class BotApi:
         """
         given = {name: _form_value(value) for name, value in params.items() if value is not None}
         files = {field: (name, data, mime or "application/octet-stream")}
-        return await self._request(method, MEDIA_SECONDS, data=given, files=files)
+        return await self._paced(method, params, MEDIA_SECONDS, data=given, files=files)
 
     async def download(self, file_path: str) -> AsyncIterator[bytes]:
         """Yield the bytes of a file that ``getFile`` named.
@@ -104,6 +124,18 @@ class BotApi:
     async def aclose(self) -> None:
         """Close the client; call it only for a client that is not shared."""
         await self._client.aclose()
+
+    async def _paced(self, method: str, params: Mapping[str, Any], seconds: float, **sent: Any) -> Any:
+        """Make a call when the limits allow it, and obey a 429."""
+        if self._pacer is None:
+            return await self._request(method, seconds, **sent)
+        try:
+            async with self._pacer.call(method, params):
+                return await self._request(method, seconds, **sent)
+        except TelegramError as why:
+            if why.status == 429 and why.retry_after_seconds is not None:
+                self._pacer.refused(params, why.retry_after_seconds)
+            raise
 
     async def _request(self, method: str, seconds: float, **sent: Any) -> Any:
         import httpx2
@@ -168,7 +200,7 @@ def _result(method: str, answer: "httpx2.Response") -> Any:
         body = None
     if isinstance(body, dict) and body.get("ok") is True:
         return body.get("result")
-    if not isinstance(body, dict):  # such as a proxy's error page
+    if is_page := not isinstance(body, dict):
         body = {}
     status = body.get("error_code")
     description = str(body.get("description") or answer.reason_phrase)
@@ -178,6 +210,7 @@ def _result(method: str, answer: "httpx2.Response") -> Any:
         status if isinstance(status, int) else max(answer.status_code, 400),
         description,
         parameters if isinstance(parameters, dict) else {},
+        is_page=is_page,
     )
 
 

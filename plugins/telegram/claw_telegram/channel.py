@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import mimetypes
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from claw import (
     Attachment,
     ChannelLimits,
     ChannelState,
-    ConfigError,
     DeliveryError,
     Finding,
     Inbound,
@@ -28,11 +26,14 @@ from claw import (
 from claw_channel_sdk import EditStream, account_fact
 
 from claw_telegram.api import QUIET, BotApi, TelegramError
+from claw_telegram.call_budget import is_group
+from claw_telegram.connection import AccountConnection
 from claw_telegram.drafting import DraftStream, draft_id
 from claw_telegram.inbound import ALLOWED_UPDATES, Json, TelegramBot, bot_of
 from claw_telegram.menu import ChatMenu, menu_of
 from claw_telegram.outgoing_message import OutgoingMessage, chat_id, compose, corrected, media_method
-from claw_telegram.poller import Poller, PollFailure, PollTimings, poll_failure
+from claw_telegram.pacer import Pacer
+from claw_telegram.poller import Poller, PollTimings
 from claw_telegram.settings import Account
 from claw_telegram.split import LIMIT, split
 from claw_telegram.webhook import CONNECTIONS, Receiver
@@ -80,16 +81,15 @@ class TelegramChannel:
         self.account, self._chat_menu = account.name, chat_menu
         self._account, self._http, self._receiver = account, http, receiver
         self.pace = pace or PollTimings(poll=account.settings.poll_seconds)
-        self._state = ChannelState()
+        self._connection, self._pacer = AccountConnection(account, self._log_name), Pacer()
         self._migrated, self._forums = dict[str, str](), set[str]()
         self._shared_api: BotApi | None = None  # rebuilt when its client changes
-        self._privacy_note = self._last_failure = ""
         QUIET.hide(account.token)
 
     @property
     def state(self) -> ChannelState:
         """The connection state."""
-        return self._state
+        return self._connection.state
 
     async def diagnose(self) -> Sequence[Finding]:
         """Return what Telegram reports about this bot; change nothing."""
@@ -109,11 +109,8 @@ class TelegramChannel:
     # --- inbound
 
     async def run(self, inbox: Inbox) -> None:
-        """Listen until cancelled.
-
-        :raises ConfigError: Telegram does not know the token.
-        """
-        self._update_state(state="starting", detail="")
+        """Listen until cancelled. A token that Telegram does not know is tried again, more and more slowly."""
+        self._connection.update(state="starting", detail="")
         try:
             async with asyncio.TaskGroup() as tasks:
                 bot, commands = await self._identify(), await asyncio.to_thread(self._chat_menu)
@@ -125,8 +122,7 @@ class TelegramChannel:
         except ExceptionGroup as refused:  # raise the one reason, not a group of one
             raise refused.exceptions[0] from None
         finally:
-            if self._state.state != "failed":
-                self._update_state(state="starting", detail=t("stopped"))
+            self._connection.update(state="starting", detail=t("stopped"))
 
     def _make_submit(self, inbox: Inbox, tasks: asyncio.TaskGroup) -> Callable[[Inbound, Json], Any]:
         async def submit(inbound: Inbound, update: Json) -> bool:
@@ -147,27 +143,26 @@ class TelegramChannel:
             lambda: self._api(apart=True),
             bot,
             submit=submit,
-            on_poll=self._on_received,
-            on_failure=self._on_failure,
+            on_poll=self._connection.received,
+            on_failure=self._connection.failed,
             pace=self.pace,
         )
-        try:
-            await poller.run()
-        except TelegramError:
-            raise self._no_such_token() from None
+        await poller.run()
 
     async def _serve_webhook(self, bot: TelegramBot, submit: Callable[[Inbound, Json], Any]) -> None:
         """Run webhook mode: register the webhook at Telegram and accept the gateway's calls."""
         assert self._receiver is not None
 
         async def receive(inbound: Inbound, update: Json) -> bool:
-            self._on_received()
+            self._connection.received()
             return bool(await submit(inbound, update))
 
         self._receiver.open(bot, receive, album_seconds=self.pace.album)
         try:
             if self._account.settings.webhook_url:
-                await self._call_until_success(
+                await self._connection.call_until_success(
+                    self._api,
+                    self.pace,
                     "setWebhook",
                     {
                         "url": self._account.settings.webhook_url,
@@ -176,77 +171,31 @@ class TelegramChannel:
                         "max_connections": CONNECTIONS,
                     },
                 )
-            self._on_received()
+            self._connection.received()
             await asyncio.Event().wait()
         finally:
             await self._receiver.close()
 
     async def _identify(self) -> TelegramBot:
-        bot = bot_of(await self._call_until_success("getMe"), self.account)
+        me = await self._connection.call_until_success(self._api, self.pace, "getMe")
+        bot = bot_of(me, self.account)
         open_groups = [id for id, group in self._account.settings.groups.items() if not group.require_mention]
         if open_groups and not bot.hears_all:
-            self._privacy_note = t(
+            self._connection.note = t(
                 "privacy mode is on, so in groups the bot receives only commands, mentions and replies: "
                 "turn it off with @BotFather (/setprivacy), then add the bot to the group again"
             )
         return bot
-
-    async def _call_until_success(self, method: str, params: dict[str, Any] | None = None) -> Any:
-        """Repeat a call that the start depends on until it succeeds; raise at once when the token is wrong."""
-        failures = 0
-        while True:
-            try:
-                return await self._api().call(method, params)
-            except DeliveryError as why:
-                failures += 1
-                found = poll_failure(why, failures, self.pace)
-                if found.kind == "fatal":
-                    self._on_failure(found, why)
-                    raise self._no_such_token() from None
-                self._on_failure(found, why)
-                await asyncio.sleep(found.seconds)
-
-    def _no_such_token(self) -> ConfigError:
-        key, problem = self._account.key, "Telegram knows no bot with this token"
-        fix = "Copy the token that @BotFather shows for this bot: claw config set {name}.botToken TOKEN"
-        return ConfigError(f"{key}.botToken", problem, fix, name=key)
-
-    def _on_received(self, held: bool = True) -> None:
-        again = self._state.state == "waiting"
-        if self._last_failure and held:
-            self._last_failure = ""
-            _log.info("%s: %s", self._log_name, t("receiving messages again"))
-        self._update_state(
-            state="up",
-            detail=self._privacy_note,
-            last_frame_at=time.time(),
-            reconnects=self._state.reconnects + (1 if again else 0),
-        )
-
-    def _on_failure(self, found: PollFailure, why: DeliveryError) -> None:
-        if found.kind == "fatal":
-            detail = str(self._no_such_token())
-        elif found.kind == "conflict":
-            detail = t("another process polls with this bot's token; this one waits until you stop it")
-        elif found.kind == "webhook":
-            detail = t("a webhook was set for this bot and is removed; no waiting message is lost")
-        else:
-            detail = str(why)
-        if found.kind not in ("fatal", self._last_failure):  # the gateway reports fatal errors itself
-            self._last_failure = found.kind
-            _log.warning("%s: %s", self._log_name, detail)
-        self._update_state(
-            state="failed" if found.kind == "fatal" else "waiting", detail=detail, last_error=detail
-        )
-
-    def _update_state(self, **changes: Any) -> None:
-        self._state = replace(self._state, **changes)
 
     # --- outbound
 
     def split(self, text: str) -> tuple[str, ...]:
         """Cut a text into pieces that fit into one message each; code fences and tags stay whole."""
         return split(text)
+
+    async def wait_for_rate_limit(self, address: Address) -> None:
+        """Wait until the limits of the bot and of this chat allow a message there."""
+        await self._pacer.wait_for_post(str(self._chat(address)))
 
     async def send(self, outbound: Outbound) -> Receipt:
         """Send a text or a file, or finish the messages that an interrupted stream left.
@@ -279,15 +228,26 @@ class TelegramChannel:
         async def delete(id: str) -> None:
             await self.delete(outbound.address, id)
 
-        group = outbound.address.chat.startswith(("-", "@"))
+        def has_room() -> bool:
+            return self._pacer.has_room(str(self._chat(outbound.address)), "post")
+
+        group = is_group(outbound.address.chat)
         pause = GROUP_EDIT_SECONDS if group else PRIVATE_EDIT_SECONDS
-        writer = EditStream(outbound, pieces=split, post=post, edit=edit, delete=delete, pause_seconds=pause)
+        writer = EditStream(
+            outbound,
+            pieces=split,
+            post=post,
+            edit=edit,
+            delete=delete,
+            pause_seconds=pause,
+            has_room=has_room,
+        )
         if group or not self._account.settings.drafts:
             return writer
 
         async def draw(text: str) -> None:
             outgoing = replace(self._to_message(outbound), reply_to=None, draft=draft_id(outbound.key))
-            for last in split(text)[-1:]:
+            for last in split(text)[-1:] if has_room() else ():
                 await self._deliver(replace(outgoing, text=last))
 
         return DraftStream(writer, draw, pause_seconds=pause)
@@ -322,7 +282,9 @@ class TelegramChannel:
         return Receipt((str(sent["message_id"]),))
 
     async def typing(self, address: Address, message_id: str = "") -> None:
-        """Show the typing indicator for five seconds."""
+        """Show the typing indicator for five seconds; skipped when the limits of calls are nearly used up."""
+        if not self._pacer.has_room(str(self._chat(address)), "sign"):
+            return
         general = _GENERAL_TOPIC if address.chat in self._forums else None
         thread = int(address.thread) if address.thread else general
         where = {"chat_id": self._chat(address), "message_thread_id": thread}
@@ -444,5 +406,5 @@ class TelegramChannel:
             return BotApi(self._http(base, apart=True), self._account.token, base)
         client = self._http(base)
         if self._shared_api is None or not self._shared_api.goes_over(client):
-            self._shared_api = BotApi(client, self._account.token, base)
+            self._shared_api = BotApi(client, self._account.token, base, self._pacer)
         return self._shared_api

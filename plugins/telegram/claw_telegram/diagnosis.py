@@ -48,7 +48,7 @@ async def diagnose(account: "Account", api: "BotApi") -> list[Finding]:
         bot = bot_of(await api.call("getMe"), account.name)
         webhook = await api.call("getWebhookInfo")
     except TelegramError as why:
-        if why.status in _NO_SUCH_TOKEN:
+        if why.status in _NO_SUCH_TOKEN and not why.is_page:
             problem, fix = (
                 t("Telegram knows no bot with this token"),
                 t("copy the token that @BotFather shows"),

@@ -12,6 +12,8 @@ refuses what the real one refuses, and can be made to fail, hang or drop the con
 import asyncio
 import itertools
 import json
+import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,6 +60,8 @@ class FakeTelegram:
 
     :ivar topics: chat id → existing topics; other chats have none.
     :ivar drafts: chat id → every draft shown: number and text.
+    :ivar calls_per_second: calls to chats that are allowed within a second, in all; 0 = any number. More are refused
+        with 429 and a pause of ``pause_seconds``; ``too_many`` counts them.
     """
 
     CHAT, GROUP = 111222333, -1001987654321
@@ -77,6 +81,8 @@ class FakeTelegram:
         self.messages: dict[int, dict[int, Json]] = {}
         self.files: dict[str, bytes] = {}
         self.drafts: dict[int, list[tuple[int, str]]] = {}
+        self.calls_per_second, self.pause_seconds, self.too_many = 0, 3, 0
+        self._call_times: deque[float] = deque()
         self._updates = Updates()
         self._ids = itertools.count(100)
         self._faults: list[_FakeFault] = []
@@ -221,18 +227,33 @@ class FakeTelegram:
                 raise fault.refusal
             if token != self.token:
                 raise FakeRefusal(401, "Unauthorized") if ":" in token else FakeRefusal(404, "Not Found")
+            self._check_pace(asked.params)
             result = (
                 await self._updates.poll(asked.params, reader)
                 if method == "getUpdates"
                 else self._execute(call)
             )
         except FakeRefusal as no:
+            if no.is_page:
+                return answer(no.status, no.description.encode(), "text/html")
             body = {"ok": False, "error_code": no.status, "description": no.description}
             body |= {"parameters": no.parameters} if no.parameters else {}
             return answer(no.status, json.dumps(body).encode())
         if fault and fault.kind == "drop after":
             return None
         return answer(200, json.dumps({"ok": True, "result": result}).encode())
+
+    def _check_pace(self, params: Mapping[str, Any]) -> None:
+        """Count a call to a chat; refuse it when the calls of this second are used up."""
+        if not self.calls_per_second or "chat_id" not in params:
+            return
+        now = time.monotonic()
+        while self._call_times and self._call_times[0] <= now - 1:
+            self._call_times.popleft()
+        if len(self._call_times) >= self.calls_per_second:
+            self.too_many += 1
+            raise too_fast(self.pause_seconds)
+        self._call_times.append(now)
 
     def _fault(self, method: str) -> _FakeFault | None:
         for fault in self._faults:

@@ -20,11 +20,15 @@ Json = dict[str, Any]
 
 
 class FakeRefusal(Exception):
-    """An error answer of the API."""
+    """An error answer of the API.
 
-    def __init__(self, status: int, description: str, **parameters: Any) -> None:
+    :param is_page: the description is the body, as a proxy sends a page in place of the API's JSON.
+    """
+
+    def __init__(self, status: int, description: str, *, is_page: bool = False, **parameters: Any) -> None:
         super().__init__(description)
         self.status, self.description, self.parameters = status, description, parameters
+        self.is_page = is_page
 
 
 class Updates:

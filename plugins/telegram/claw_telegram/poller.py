@@ -26,6 +26,7 @@ class PollTimings:
 
     :param poll: how long the service holds a poll; ``grace`` is added before the connection counts as dead.
     :param first: after a failure; it doubles up to ``most``. ``conflict`` when another process polls with this token.
+    :param token: the longest pause while the service does not know the token.
     :param album: wait for the rest of an album.
     """
 
@@ -34,18 +35,19 @@ class PollTimings:
     first: float = 1
     conflict: float = 5
     most: float = 60
+    token: float = 300
     album: float = 0.6
 
-    def after(self, failures: int, first: float) -> float:
-        """Return the pause after so many failures in a row, with jitter."""
-        return min(first * 2 ** min(failures - 1, 10), self.most) * random.uniform(0.8, 1.0)
+    def after(self, failures: int, first: float, most: float | None = None) -> float:
+        """Return the pause after so many failures in a row, with jitter; ``most``: its maximum, if not ``self.most``."""
+        return min(first * 2 ** min(failures - 1, 10), most or self.most) * random.uniform(0.8, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class PollFailure:
     """The reason why a poll failed.
 
-    :param kind: conflict (another poller), webhook (one is set), fatal (bad token), pressed (rate limit) or broken.
+    :param kind: conflict (another poller), webhook (one is set), token (no bot has it), pressed (rate limit) or broken.
     """
 
     kind: str
@@ -57,10 +59,10 @@ def poll_failure(why: DeliveryError, failures: int, pace: PollTimings) -> PollFa
 
     :param failures: in a row, this one included.
     """
-    if not isinstance(why, TelegramError):
+    if not isinstance(why, TelegramError) or why.is_page:
         return PollFailure("broken", pace.after(failures, pace.first))
-    if why.status in (401, 404):  # 404: no bot has this token
-        return PollFailure("fatal")
+    if why.status in (401, 404):  # also said by a service in trouble, so the token is tried again
+        return PollFailure("token", pace.after(failures, pace.first, pace.token))
     if why.status == 409 and why.says("webhook"):
         return PollFailure("webhook")
     if why.status == 409:
@@ -95,10 +97,7 @@ class Poller:
         self._api: BotApi | None = None
 
     async def run(self) -> None:
-        """Poll until cancelled.
-
-        :raises DeliveryError: the token is wrong.
-        """
+        """Poll until cancelled."""
         failures, held = 0, False
         try:
             while True:
@@ -160,8 +159,6 @@ class Poller:
     async def _recover(self, why: DeliveryError, failures: int) -> None:
         found = poll_failure(why, failures, self._pace)
         self._on_failure(found, why)
-        if found.kind == "fatal":
-            raise why
         if found.kind == "webhook" and self._api:
             with contextlib.suppress(DeliveryError):
                 await self._api.call("deleteWebhook", {"drop_pending_updates": False})

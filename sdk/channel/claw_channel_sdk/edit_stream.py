@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from claw import DeliveryError, Outbound, Receipt
-from claw.runtime import SYSTEM_CLOCK, Clock
+from claw.runtime import SYSTEM_CLOCK
 
 _LONGEST_PAUSE_SECONDS = 30.0
 _KEY_CHARS = 50  # maximum of Outbound.key
@@ -39,6 +39,8 @@ class EditStream:
         other parts, such as buttons. An unchanged text must count as written.
     :param delete: delete a message; None when the service cannot.
     :param pause_seconds: between two calls while the text grows; failures double it.
+    :param has_room: is asked before each call while the text grows; false skips that state of the text, such as when the
+        service's rate limit is nearly reached.
     """
 
     def __init__(
@@ -50,16 +52,16 @@ class EditStream:
         edit: Callable[[str, str, Outbound | None], Awaitable[None]],
         delete: Callable[[str], Awaitable[None]] | None = None,
         pause_seconds: float = 1.0,
-        clock: Clock = SYSTEM_CLOCK,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         self._outbound, self._pieces = outbound, pieces
         self._post, self._edit, self._delete = post, edit, delete
-        self._pause, self._clock = pause_seconds, clock
+        self._pause, self._has_room = pause_seconds, has_room
         self._posted: list[_PostedMessage] = []
         self._last_post_unknown = False  # the newest post may have arrived although its id is unknown
         self._repeated = False
         self._text = ""
-        self._not_before = clock.monotonic()
+        self._not_before = SYSTEM_CLOCK.monotonic()
         self._ending = asyncio.Event()
         self._updater: asyncio.Task[None] | None = None
 
@@ -93,7 +95,7 @@ class EditStream:
         """
         await self._end()
         pieces = self._pieces(outbound.text)
-        wait = self._not_before - self._clock.monotonic()
+        wait = self._not_before - SYSTEM_CLOCK.monotonic()
         if wait > 0 and pieces:
             raise DeliveryError("the service wants a pause before the next message", retry_after_seconds=wait)
         for at, piece in enumerate(pieces):
@@ -126,11 +128,12 @@ class EditStream:
             if at is None or self._ending.is_set():
                 return
             try:
-                await self._show_piece(at, pieces[at])
+                if self._has_room():
+                    await self._show_piece(at, pieces[at])
             except DeliveryError as why:
                 if not self._slow_down(why):
                     return
-            next_at = self._clock.monotonic() + self._pause
+            next_at = SYSTEM_CLOCK.monotonic() + self._pause
 
     def _next(self, pieces: tuple[str, ...]) -> int | None:
         """Return the first message that does not show its piece; None when all do, or no call would help."""
@@ -152,7 +155,7 @@ class EditStream:
 
     async def _pause_until(self, until: float) -> None:
         """Wait until the next call is due; the end of the answer ends the wait."""
-        seconds = until - self._clock.monotonic()
+        seconds = until - SYSTEM_CLOCK.monotonic()
         if seconds > 0:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), seconds)
@@ -217,7 +220,7 @@ class EditStream:
             return await call
         except DeliveryError as why:
             if why.retry_after_seconds is not None:
-                self._not_before = self._clock.monotonic() + why.retry_after_seconds
+                self._not_before = SYSTEM_CLOCK.monotonic() + why.retry_after_seconds
             raise
 
     @staticmethod

@@ -35,6 +35,14 @@ class OptionalChannelMethods(Protocol):
         """Return a streaming reply; ``outbound`` holds the address, with an empty text. Sends nothing yet."""
         ...
 
+    async def wait_for_rate_limit(self, address: Address) -> None:
+        """Wait, however long it takes, until the rate limits of the service allow one more message to this chat.
+
+        The gateway calls it before it records that a message is being sent: a process that ends during the wait sends the
+        message at its next start. Allow chats in turn, and exceed no limit by the send that follows at once.
+        """
+        ...
+
     async def edit(self, address: Address, message_id: str, text: str) -> None:
         """Replace the text of one of our messages."""
         ...

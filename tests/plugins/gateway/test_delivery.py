@@ -10,10 +10,11 @@ from claw.contracts.messages import Address, Outbound, Receipt
 from claw.host.isolation import Timeouts
 from claw.storage.clock import Clock
 from claw.storage.database import Database
-from claw_gateway.delivery import MAX_AGE_SECONDS, OutboxDelivery
+from claw_gateway.delivery import MAX_AGE_SECONDS, TRIES, OutboxDelivery
 from claw_gateway.journal import Journal
 
 CHAT = Address("fake", "chat-1")
+MORE_THAN_TRIES = [DeliveryError("slow down", retry_after_seconds=0.01)] * (2 * TRIES)
 QUICK = Timeouts(send_seconds=2.0, grace_seconds=0.1)
 
 
@@ -111,6 +112,43 @@ async def test_the_pause_that_a_service_asks_for_is_kept(harness, asked):
     assert service.shown == ["one", "two", "three"]
     pauses = [again - first for first, again in zip(times[::2], times[1::2], strict=True)]
     assert asked <= min(pauses) < asked + 0.3, "a busy machine may be late for one of them"
+
+
+@pytest.mark.parametrize("fates", [MORE_THAN_TRIES, [*MORE_THAN_TRIES, DeliveryError("away"), None]])
+async def test_a_pause_that_a_service_asks_for_is_no_try(harness, fates):
+    service = Service(*fates)
+    delivery = harness.delivery(service)
+    delivery.enqueue(harness.add_replies("one"))
+    await delivery.stop(20)
+
+    assert service.shown == ["one"] and harness.logged == []
+
+
+async def test_a_pause_that_a_service_asks_for_is_no_try_of_a_growing_answer(harness):
+    rows = harness.add_replies("all of it")
+    writer = Growing(*MORE_THAN_TRIES, shown=("m1",))
+    delivery = harness.delivery(Service())
+    delivery.finish_reply(writer, Outbound("t", CHAT, "all of it"), rows)
+    await delivery.stop(20)
+
+    assert writer.finished == ["all of it"]
+    assert harness.states() == {rows[0].key: "paid"} and harness.logged == []
+
+
+async def test_what_waits_for_the_limits_of_the_service_is_not_in_doubt_after_a_death(harness):
+    """A message is recorded as being sent only when it may go out."""
+    held = Service()
+    held.wait_for_rate_limit = lambda address: asyncio.sleep(60)
+    before = harness.delivery(held)
+    before.enqueue(harness.add_replies("one"))
+    await asyncio.sleep(0.05)
+    service = Service()
+    after = harness.delivery(service)  # while the process before it still waits: it is dead for the ledger
+    after.recover()
+    await after.stop(2)
+    await before.stop(0)
+
+    assert service.shown == ["one"] and held.tried == []
 
 
 async def test_all_threads_of_a_chat_go_out_one_after_another_and_the_chat_is_busy_meanwhile(harness):

@@ -163,3 +163,18 @@ async def test_what_is_answered_at_once_needs_no_sign_of_life(tmp_path):
     await live.on_event(TextStreamed("one"))
     await live.close(finished=True)
     assert [act for act, _ in channel.acts] == ["settled"]
+
+
+async def test_a_late_answer_that_is_complete_in_a_moment_is_not_shown_in_parts(tmp_path):
+    channel = Growing()
+    channel.limits = ChannelLimits(quiet_seconds=0.3)
+    where = Outbound("t1", Address("fake", "c1"), "")
+    live = RelayedStream(channel, where, "t1", Journal(Database(tmp_path / "state.db")), str, str)
+    await asyncio.sleep(0.4)
+    await live.on_event(TextStreamed("Twelve "))
+    await live.on_event(TextStreamed("chars"))
+    await asyncio.sleep(0.02)
+    assert channel.stream_states == []
+    await until(lambda: channel.stream_states)
+    assert channel.stream_states == ["Twelve chars"], "it grows for longer than that"
+    await live.close(finished=True)

@@ -5,7 +5,7 @@ import logging
 from dataclasses import replace
 
 import pytest
-from claw import ConfigError, DeliveryError
+from claw import DeliveryError
 from claw_telegram.api import TelegramError
 from claw_telegram.fake import FakeRefusal, FakeTelegram, too_fast
 from claw_telegram.inbound import TelegramBot
@@ -35,8 +35,18 @@ class TestPace:
         assert all(0.8 * limit <= pause <= limit for pause, limit in zip(pauses, (1, 2, 16, 60), strict=True))
 
     @pytest.mark.parametrize("status", [401, 404])
-    def test_a_token_that_nobody_has_is_given_up(self, status: int) -> None:
-        assert poll_failure(refused(status), 1, PollTimings()).kind == "fatal"
+    def test_a_token_that_is_refused_is_tried_after_a_second_and_then_more_and_more_slowly(
+        self, status: int
+    ) -> None:
+        found = [poll_failure(refused(status), failures, PollTimings()) for failures in (1, 4, 50)]
+        assert {one.kind for one in found} == {"token"}
+        limits = (1, 8, 300)
+        assert all(0.8 * most <= one.seconds <= most for one, most in zip(found, limits, strict=True))
+
+    @pytest.mark.parametrize("status", [401, 403, 404])
+    def test_a_page_of_a_proxy_says_nothing_of_the_token(self, status: int) -> None:
+        page = TelegramError("getUpdates", status, "Not Found", {}, is_page=True)
+        assert poll_failure(page, 1, PollTimings()).kind == "broken" and not page.permanent
 
     def test_a_pause_that_telegram_asks_for_is_taken_as_it_is(self) -> None:
         found = poll_failure(refused(429, retry_after=7), 9, PollTimings())
@@ -58,7 +68,9 @@ async def test_a_connection_that_broke_is_not_used_again() -> None:
 
     class Broken:
         async def call(self, method: str, params: object, *, seconds: float) -> object:
-            raise DeliveryError("the connection broke") if len(made) < 3 else refused(401)
+            if len(made) < 3:
+                raise DeliveryError("the connection broke")
+            raise asyncio.CancelledError
 
         async def aclose(self) -> None:
             made[-1] = "closed"
@@ -75,7 +87,7 @@ async def test_a_connection_that_broke_is_not_used_again() -> None:
         on_failure=lambda found, why: None,
         pace=PollTimings(first=0.001),
     )
-    with pytest.raises(TelegramError):
+    with pytest.raises(asyncio.CancelledError):
         await poller.run()
     assert made == ["closed"] * 3
 
@@ -83,13 +95,13 @@ async def test_a_connection_that_broke_is_not_used_again() -> None:
 async def test_after_a_success_the_pauses_start_over() -> None:
     """Once a poll that is held was left in peace: one that is not comes through also while somebody else polls."""
     broke = DeliveryError("broke")
-    answers = [broke, [], broke, [], [], broke, refused(401)]
+    answers = [broke, [], broke, [], [], broke, asyncio.CancelledError()]
     pauses: list[float] = []
 
     class Script:
         async def call(self, method: str, params: object, *, seconds: float) -> object:
             said = answers.pop(0)
-            if isinstance(said, DeliveryError):
+            if isinstance(said, BaseException):
                 raise said
             return said
 
@@ -103,9 +115,9 @@ async def test_after_a_success_the_pauses_start_over() -> None:
         on_failure=lambda found, why: pauses.append(found.seconds),
         pace=PollTimings(first=0.01),
     )
-    with pytest.raises(TelegramError):
+    with pytest.raises(asyncio.CancelledError):
         await poller.run()
-    first, second, third, _ = pauses
+    first, second, third = pauses
     assert third <= 0.01 < second and first <= 0.01
 
 
@@ -200,20 +212,57 @@ async def test_the_menu_holds_every_chat_command_and_may_be_left_out() -> None:
 
 
 async def test_a_token_of_no_shape_is_refused_as_one_that_nobody_knows() -> None:
-    async with FakeTelegram() as fake, channel_at(fake.url, botToken="no-token") as channel:
-        with pytest.raises(ConfigError, match="BotFather"):
-            await channel.run(RecordingInbox())
+    async with FakeTelegram() as fake, listening(fake, botToken="no-token") as (channel, _):
+        await soon(lambda: channel.state.state == "failed")
+        assert "BotFather" in channel.state.detail
 
 
-async def test_a_token_that_is_taken_away_while_it_listens_ends_that_with_what_to_do() -> None:
-    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
-        listens = asyncio.ensure_future(channel.run(RecordingInbox()))
-        await soon(lambda: len(fake.calls("getUpdates")) == 2)
-        fake.fail("getUpdates", FakeRefusal(401, "Unauthorized"))
+ODD = {
+    "401": FakeRefusal(401, "Unauthorized"),
+    "404": FakeRefusal(404, "Not Found"),
+    "page with 404": FakeRefusal(404, "<html>404 Not Found</html>", is_page=True),
+    "page with 200": FakeRefusal(200, "<html>Sign in to this network</html>", is_page=True),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("method", ["getMe", "getUpdates"])
+async def test_an_odd_response_ends_nothing_and_the_next_good_one_heals(method: str, kind: str) -> None:
+    async with FakeTelegram() as fake:
+        fake.fail(method, ODD[kind], 2)
+        async with listening(fake) as (channel, inbox):
+            fake.says("hello")
+            await soon(lambda: inbox.texts == ["hello"])
+            assert (channel.state.state, channel.state.detail) == ("up", "")
+
+
+async def test_a_token_that_is_refused_once_is_no_matter_for_a_person() -> None:
+    async with FakeTelegram() as fake, listening(fake, pace=replace(QUICK, first=0.5)) as (channel, _):
+        await soon(lambda: channel.state.state == "up")
+        fake.fail("getUpdates", ODD["401"])
         fake.says("ends the poll that is held")
-        with pytest.raises(ConfigError, match="BotFather") as gone:
-            await listens
-        assert gone.value.key == "channels.telegram.botToken" and channel.state.state == "failed"
+        await soon(lambda: channel.state.state != "up")
+        assert channel.state.state == "waiting" and "Unauthorized" in channel.state.detail
+
+
+async def test_a_token_that_is_taken_away_while_it_listens_is_reported_and_tried_until_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with FakeTelegram() as fake, listening(fake, pace=replace(QUICK, token=0.1)) as (channel, inbox):
+        await soon(lambda: channel.state.state == "up")
+        token, fake.token = fake.token, "1:another"
+        fake.says("ends the poll that is held")
+        await soon(lambda: channel.state.state == "failed")
+        fake.says("while nobody has the token")
+        assert "channels.telegram.botToken" in channel.state.detail and "BotFather" in channel.state.detail
+        tried = len(fake.calls("getUpdates"))
+        await soon(lambda: len(fake.calls("getUpdates")) > tried + 2)
+        fake.token = token
+        await soon(lambda: inbox.texts[1:] == ["while nobody has the token"])
+        assert (channel.state.state, channel.state.reconnects) == ("up", 1)
+    assert [line for line in caplog.messages if "refused getUpdates" in line] == [
+        "telegram: Telegram refused getUpdates: Unauthorized (401)"
+    ]
 
 
 async def test_what_keeps_it_from_receiving_is_one_line_of_the_log_and_so_is_that_it_receives_again(

@@ -1,5 +1,6 @@
 """Reads the fixtures of Telegram: what the real service puts on the wire, through the plugin's own functions."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import claw_telegram
 import httpx2
 import pytest
-from claw import Address, Attachment, DeliveryError, HttpClients, Inbound, Outbound, Sender
+from claw import Address, Attachment, HttpClients, Inbound, Outbound, Sender
 from claw.testing import plugin_config
 from claw_channel_sdk import WebRequest
 from claw_telegram.api import BotApi, TelegramError
@@ -130,7 +131,7 @@ async def a_refusal(fixture: dict[str, Any], wire: Wire) -> None:
     assert TOKEN not in str(why)
     match expected:
         case {"error_class": "auth"}:
-            assert (why.permanent, found.kind) == (True, "fatal")
+            assert (why.permanent, found.kind) == (True, "token")
         case {"error_class": "target_gone"}:
             assert why.permanent
         case {"error_class": "rate_limit", "retry_after_s": seconds}:
@@ -150,6 +151,10 @@ async def a_sequence(fixture: dict[str, Any]) -> None:
         *((200, {"ok": True, "result": call["result"]}) for call in calls),
         (409, {"ok": False, "error_code": 401}),
     )
+
+    def stop(*_: object) -> None:
+        raise asyncio.CancelledError
+
     network, inbox = HttpClients(transport=wire), RecordingInbox()
     poller = Poller(
         lambda: BotApi(
@@ -158,10 +163,10 @@ async def a_sequence(fixture: dict[str, Any]) -> None:
         TelegramBot(6543210987, "claw_bot"),
         submit=lambda inbound, update: inbox.submit(inbound),
         on_poll=lambda held: None,
-        on_failure=lambda found, why: None,
+        on_failure=stop,
         pace=PollTimings(poll=0),
     )
-    with pytest.raises(DeliveryError):
+    with pytest.raises(asyncio.CancelledError):
         await poller.run()
     assert inbox.texts == fixture["expect"]["handled"]
     offsets = [body.get("offset") for body in wire.bodies][: len(calls)]

@@ -294,3 +294,28 @@ async def test_an_edit_whose_fate_is_unknown_may_be_made_again() -> None:
 
     receipt = await writer.finish(final("whole"))
     assert board.text == "whole" and len(board.posts) == 1 and not receipt.repeated
+
+
+async def test_a_state_for_which_there_is_no_room_is_skipped_and_the_final_text_is_not() -> None:
+    board, room = Board(), [False, False, True]
+    writer = EditStream(
+        PLACE,
+        pieces=cut,
+        post=board.post,
+        edit=board.edit,
+        pause_seconds=0.01,
+        has_room=lambda: room.pop(0) if room else False,
+    )
+    await writer.show("a")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert board.posts == []
+    await writer.show("a b")
+    async with asyncio.timeout(5):
+        while not board.messages:
+            await asyncio.sleep(0.005)
+    await writer.show("a b c")
+    await asyncio.sleep(0.05)
+    assert board.text == "a b" and board.edits == []
+    await writer.finish(final("a b c d"))
+    assert board.text == "a b c d" and len(board.posts) == 1
