@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -277,18 +278,63 @@ LAZY_IMPORTS = {
 """The imports inside functions of core: reason → importing module → imported modules."""
 
 
+HEAVY_LIBRARIES = {
+    *(
+        "cryptography",
+        "httpx2",
+        "jsonschema",
+        "lark_oapi",
+        "llm",
+        "markdown_it",
+        "mcp",
+        "msgspec",
+        "numpy",
+        "pydantic",
+    ),
+    *("rich", "ruamel", "ssl", "typer", "websockets", "xllamacpp", "yaml"),
+}
+"""Libraries that a plugin imports when it uses them: its start, and ``claw`` without it, do not wait for them."""
+LAZY_IMPORTS_OF_PLUGINS = {
+    "a command imports what it runs, and its help does not need it": {
+        *("claw_admin.doctor.command", "claw_admin.doctor.status", "claw_admin.plugin_manager.commands"),
+        *("claw_admin.plugin_manager.upgrade", "claw_admin.setup.init", "claw_budgets.command"),
+        *("claw_context.command", "claw_gateway.commands.channels", "claw_gateway.commands.gateway"),
+        *("claw_gateway.commands.logs", "claw_gateway.commands.turns", "claw_models.commands_auth"),
+        *("claw_models.commands_models", "claw_prompt.command", "claw_prompt.message_stability"),
+        *("claw_prompt.stability", "claw_sessions.commands"),
+    },
+    "most turns and checks do not need it": {
+        *("claw_approvals.approvals", "claw_context.compacting", "claw_discord.channel", "claw_feishu"),
+        *("claw_feishu.channel", "claw_gateway.journal", "claw_http.caller_middleware", "claw_http.listener"),
+        *("claw_http_sdk", "claw_mcp.sdk", "claw_memory", "claw_memory.memories", "claw_memory.tools"),
+        *("claw_models.credentials", "claw_models.diagnostics", "claw_offline.provider", "claw_openai"),
+        *(
+            "claw_prompted_tools.interpreter",
+            "claw_prompted_tools.middleware",
+            "claw_provider_sdk.vendor_client",
+        ),
+        *("claw_sessions.retention", "claw_telegram.channel", "claw_telegram.diagnosis"),
+    },
+    "``claw gateway status`` imports little": {"claw_gateway.process.report"},
+    "the process measures the imports of a plugin, so it imports little itself": {"claw_admin.doctor.probe"},
+    "the package may be missing": {"claw_memory.embedder", "claw_provider_sdk.stream"},
+    "the fakes are used without an app too": {"claw_testing"},
+}
+"""The imports inside functions of plugins and libraries: reason → importing modules."""
+
+
+def imports_in_functions(tree: ast.AST) -> Iterator[str]:
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import):
+                    yield from (one.name for one in node.names)
+                elif isinstance(node, ast.ImportFrom):
+                    yield node.module or ""
+
+
 def test_an_import_inside_a_function_of_core_is_in_the_table_with_its_reason() -> None:
-    found = {
-        (source.module, module)
-        for source in CORE_FILES
-        for function in ast.walk(source.tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(function)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for module in (
-            [node.module] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
-        )
-    }
+    found = {(source.module, module) for source in CORE_FILES for module in imports_in_functions(source.tree)}
     named = {
         (module, imported)
         for table in LAZY_IMPORTS.values()
@@ -296,6 +342,24 @@ def test_an_import_inside_a_function_of_core_is_in_the_table_with_its_reason() -
         for imported in words.split()
     }
     assert found == named
+
+
+def test_an_import_inside_a_function_of_a_plugin_has_a_reason() -> None:
+    """A hook needs none: a plugin is imported to ask one hook, and imports the objects of that hook."""
+    found = {}
+    for source in PLUGIN_FILES:
+        hooks = [
+            node
+            for node in source.tree.body
+            if isinstance(node, ast.FunctionDef) and "hookimpl" in map(ast.unparse, node.decorator_list)
+        ]
+        of_hooks = {module for hook in hooks for module in imports_in_functions(hook)}
+        rest = {one for one in imports_in_functions(source.tree) if one.split(".")[0] not in HEAVY_LIBRARIES}
+        if "templates" not in source.path.parts and (rest := rest - of_hooks):
+            found[source.module] = rest
+    named = [module for modules in LAZY_IMPORTS_OF_PLUGINS.values() for module in modules]
+    assert {module: found[module] for module in found if module not in named} == {}
+    assert sorted(named) == sorted(found)
 
 
 BUDGETS = {

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from claw import UsageError, t
+from claw import CallAccount, ClawError, UsageError, t
 from claw.runtime import AsJson, document, home_of, on_terminal, open_state, parse_duration, table
 
 if TYPE_CHECKING:
@@ -112,7 +112,6 @@ def bar(size: int, largest: int) -> str:
 
 def _daily_caps(ledger: Any) -> "list[tuple[SpendingCap, Amount]]":
     """Return the daily caps, with what is spent under them; none when the file cannot be read."""
-    from claw import CallAccount, ClawError
     from claw.runtime import load_setup
 
     from claw_budgets.middleware import caps_of

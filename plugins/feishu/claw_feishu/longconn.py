@@ -5,6 +5,7 @@ an endpoint call; frames as in ``frames.py``; an event that is not answered with
 """
 
 import asyncio
+import base64
 import json
 import random
 from collections.abc import Awaitable, Callable, Mapping
@@ -268,8 +269,6 @@ def paced(pace: LongConnectionTimings, frame: Frame) -> LongConnectionTimings:
 def acknowledged(frame: Frame, result: Mapping[str, Any], spent_ms: int) -> Frame:
     """Return the answer to a data frame: the same frame with the time taken and code 200 (``data``: the
     response for the person)."""
-    import base64
-
     payload: dict[str, Any] = {"code": 200}
     if result:
         payload["data"] = base64.b64encode(json.dumps(result, ensure_ascii=False).encode()).decode()

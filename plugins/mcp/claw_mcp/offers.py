@@ -5,6 +5,7 @@ content.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -89,8 +90,6 @@ def result_of(answer: Any) -> ToolResult:
     """
     blocks = tuple(_block(part) for part in answer.content)
     if not blocks and answer.structured_content is not None:
-        import json
-
         blocks = (Text(json.dumps(answer.structured_content, ensure_ascii=False)),)
     return ToolResult(blocks, answer.structured_content, bool(answer.is_error))
 

@@ -1,6 +1,7 @@
 """Creation of the fleet of servers, and the first contact with new ones."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -85,8 +86,6 @@ def fixes(name: str, server: ServerSettings, why: ClawError) -> list[str]:
     again = f"claw mcp refresh {name}"
     if not isinstance(why, Unreachable) or not server.command:
         return [again]
-    import os
-
     try:
         path = program(server.command, os.environ.get("PATH", ""))
     except ClawError:

@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from claw import Credential, UsageError, t
+from claw import ConfigError, Credential, UsageError, nearest, t
 from claw.runtime import AsJson, document, open_state, providers_of, table, unknown_key_error
 
 from claw_models.credentials import KINDS, ProfileFile
@@ -284,8 +284,6 @@ def _uses_of(keys: "KeyPool", provider: str, key: Credential) -> tuple[dict[str,
 
 def _text_or_fault(secret: Any) -> tuple[str, str]:
     """Return the text of a secret, and why it cannot be read; one of the two is empty."""
-    from claw import ConfigError
-
     try:
         return str(secret.reveal().strip()), ""
     except ConfigError as why:
@@ -304,8 +302,6 @@ def _put_order(tree: dict[str, Any], provider: str, names: Any) -> None:
 
 
 def require_provider(setup: "Setup", provider: str) -> None:
-    from claw import nearest
-
     lines = [line.name for line in providers_of(setup.found)]
     names = [name for name in dict.fromkeys((*lines, *setup.config.settings.providers)) if name != "*"]
     if provider not in names:

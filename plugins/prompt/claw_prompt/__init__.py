@@ -1,6 +1,7 @@
 """The standard sections of the system prompt, the context files (AGENTS.md and others), and ``claw prompt``."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from claw import hookimpl
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
 @hookimpl
 def register_prompt_sections(config: "PluginConfig") -> "Iterable[PromptSection]":
     """Contribute the standard sections; the first one prepares the facts for all of them."""
-    from dataclasses import replace
-
     from claw_prompt.facts import TurnFacts
     from claw_prompt.sections import standard_sections
 

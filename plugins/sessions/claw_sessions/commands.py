@@ -1,6 +1,7 @@
 """``claw sessions``: list, show, export and search the conversations of this home."""
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -324,8 +325,6 @@ def _print_hit(hit: MemoryHit) -> None:
 
 
 def _command(hit: MemoryHit) -> str:
-    import shlex
-
     return f"claw sessions show {shlex.quote(hit.session.name)} --around {shlex.quote(hit.passage.id)}"
 
 

@@ -4,6 +4,7 @@ https://core.telegram.org/bots/api#making-requests
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -235,6 +236,4 @@ def _connection_error(method: str, why: "httpx2.HTTPError") -> DeliveryError:
 
 def _form_value(value: Any) -> str:
     """Encode a parameter as a form field: text unchanged, everything else as JSON."""
-    import json
-
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

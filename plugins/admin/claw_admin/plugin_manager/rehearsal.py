@@ -6,7 +6,7 @@ import tempfile
 import venv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires
+from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +118,6 @@ def _requirements(found: InstalledPlugin) -> list[str]:
 
 def _link_plugins(found: Sequence[InstalledPlugin], place: Path) -> str:
     """Make a folder with links to the packages and metadata of the plugins, without the core installed beside them."""
-    from importlib.metadata import distribution
-
     folder = place / "plugins"
     folder.mkdir()
     for one in found:
