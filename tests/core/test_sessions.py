@@ -1,9 +1,11 @@
 """Sessions: what was said survives kill -9, damage and other processes; a warm turn costs next to nothing."""
 
 import asyncio
+import contextlib
 import errno
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -561,6 +563,16 @@ async def test_kill_9_in_the_middle_of_writing_loses_no_acknowledged_line(harnes
 # --- cost ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def few_descriptors():
+    """Limit this process to 60 descriptors more than it has; yield the limit."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = len(os.listdir("/proc/self/fd")) + 60
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
+    yield limit
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 async def test_only_so_many_idle_sessions_keep_their_files_open(harness):
     sessions = harness(warm=3)
     before = len(os.listdir("/proc/self/fd"))
@@ -570,6 +582,36 @@ async def test_only_so_many_idle_sessions_keep_their_files_open(harness):
         session.release()
 
     assert len(os.listdir("/proc/self/fd")) <= before + 2 * 3 + 3  # two each, and those of state.db
+
+
+async def test_idle_sessions_give_back_their_files_when_more_than_half_are_in_use(harness, few_descriptors):
+    sessions = harness()
+    most = 0
+    for number in range(few_descriptors):  # two each: twice as many as there are
+        session = await sessions.open(f"agent:a:s{number}", "a")
+        session.append(says("hello"))
+        session.release()
+        most = max(most, len(os.listdir("/proc/self/fd")))
+
+    assert few_descriptors // 2 <= most <= few_descriptors // 2 + 8
+
+
+async def test_a_session_that_finds_no_free_descriptor_takes_those_of_idle_ones(harness, few_descriptors):
+    sessions, taken = harness(), []
+    for number in range(5):
+        session = await sessions.open(f"agent:a:s{number}", "a")
+        session.release()
+    with contextlib.suppress(OSError):
+        while True:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    try:
+        session = await sessions.open("agent:a:late", "a")
+        session.append(says("hello"))
+    finally:
+        for fd in taken:
+            os.close(fd)
+
+    assert texts(session) == ["hello"]
 
 
 _WARM_TURN = """

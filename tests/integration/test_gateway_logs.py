@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from claw.contracts.messages import Address
 from claw.security.redaction import Redactor
+from claw.storage.clock import SYSTEM_CLOCK, Clock
 from claw.storage.files import SYSTEM_DISK
 from claw_gateway.process.log_reader import LogFilter, LogReader
 from claw_gateway.process.logs import (
@@ -27,6 +28,7 @@ from claw_gateway.process.logs import (
     install_handler,
     rotated_path,
 )
+from claw_gateway.process.repeats import BURST
 from claw_gateway.process.report import LOG_CONTEXT, log_context_of
 from hypothesis import given, strategies as st
 
@@ -34,8 +36,10 @@ SECRET = "sk-live-0123456789abcdef0123456789abcdef"
 
 
 @contextmanager
-def log_in(folder: Path, screen: Any = None, **book: Any) -> Iterator[tuple[logging.Logger, LogHandler]]:
-    sink = LogHandler(RotatingLogFile(folder / "claw.jsonl", **book), screen)
+def log_in(
+    folder: Path, screen: Any = None, clock: Clock = SYSTEM_CLOCK, **book: Any
+) -> Iterator[tuple[logging.Logger, LogHandler]]:
+    sink = LogHandler(RotatingLogFile(folder / "claw.jsonl", **book), screen, clock)
     sink.redact = Redactor([SECRET])
     with install_handler(sink) as log:
         yield log, sink
@@ -186,6 +190,57 @@ def test_a_folder_that_cannot_be_made_or_a_closed_screen_stops_nobody(tmp_path):
     screen.close()
     with log_in(tmp_path / "logs", screen) as (log, _):
         log.error("nobody hears this")
+
+
+def test_of_the_same_cause_one_line_a_second_is_written_and_the_others_are_counted(tmp_path):
+    moment = [100.0]
+    with log_in(tmp_path, clock=Clock(monotonic=lambda: moment[0])) as (log, sink):
+        for number in range(5000):
+            log.warning("/home/a/%032x.jsonl: cannot open: Too many open files (pid %d)", number, number)
+        log.warning("the channel post is up again")
+        at_once = lines(tmp_path)
+        moment[0] += 1.0
+        for number in range(2):
+            log.warning("/home/a/%032x.jsonl: cannot open: Too many open files (pid %d)", number, number)
+        moment[0] += 1.0
+        sink.write_counts()
+        sink.write_counts()
+
+    texts = [line["text"] for line in at_once]
+    assert len(texts) == BURST + 1 and texts[-1] == "the channel post is up again"
+    second, counted = (line["text"] for line in lines(tmp_path)[len(at_once) :])
+    assert second.endswith(f"(pid 0) … and {5000 - BURST:,} more")
+    assert counted.startswith("… and 1 more: ") and counted.endswith("(pid 1)")
+
+
+def test_a_line_that_repeats_word_for_word_is_written_once_a_second_for_an_hour(tmp_path):
+    moment = [100.0]
+    with log_in(tmp_path, clock=Clock(monotonic=lambda: moment[0])) as (log, _):
+        for _ in range(28_800):
+            log.error("it failed")
+            moment[0] += 0.125
+
+    assert 3600 <= len(lines(tmp_path)) <= 3602
+
+
+def test_lines_that_differ_in_a_name_or_in_their_plugin_are_not_of_the_same_cause(tmp_path):
+    with log_in(tmp_path) as (log, _):
+        for channel in ("telegram", "discord"):
+            log.warning("channel %s is gone", channel)
+        for plugin in ("one", "two"):
+            log.warning("it failed", extra={"plugin": plugin})
+        for _ in range(3):
+            log.info("ready")
+
+    assert len(lines(tmp_path)) == 7
+
+
+def test_the_count_of_the_last_second_is_written_when_the_log_ends(tmp_path):
+    with log_in(tmp_path) as (log, _):
+        for _ in range(3):
+            log.error("it failed")
+
+    assert [line["text"] for line in lines(tmp_path)] == ["it failed", "… and 2 more: it failed"]
 
 
 def test_what_a_library_says_wrongly_is_written_all_the_same(tmp_path):

@@ -1,15 +1,20 @@
 """The gateway as a service: the files are right, nothing is promised where there is no service manager."""
 
+import contextlib
 import os
 import plistlib
 import shutil
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from claw_gateway.process.descriptors import MOST_FILES
 from claw_gateway.process.service import SystemService
-from integration.gateways import Home, home  # noqa: F401
+from integration.gateways import Home, Running, home, until  # noqa: F401
 
 USER = Path("/home/ann")
 SYSTEMCTL = """#!/bin/sh
@@ -36,6 +41,7 @@ def test_the_unit_runs_this_home_with_this_python_and_does_not_retry_what_a_pers
     assert "EnvironmentFile=-/home/ann/.claw/gateway.env" in unit
     assert "Restart=on-failure" in unit
     assert "RestartPreventExitStatus=2 3 4" in unit
+    assert {"Type=notify", "WatchdogSec=60", f"LimitNOFILE={MOST_FILES}"} <= set(unit)
     assert service().path == USER / ".config/systemd/user/claw-gateway.service"
 
 
@@ -81,6 +87,7 @@ def test_the_agent_of_launchd_is_a_property_list_that_says_the_same():
     assert settings["ProgramArguments"] == ["/opt/claw/bin/python", "-m", "claw", "gateway", "run"]
     assert settings["EnvironmentVariables"]["CLAW_HOME"] == "/home/ann/.claw"
     assert settings["KeepAlive"] == {"SuccessfulExit": False}
+    assert settings["SoftResourceLimits"] == {"NumberOfFiles": MOST_FILES}
     assert there.path == USER / "Library/LaunchAgents/claw.gateway.plist"
     assert there.commands == (f"launchctl bootstrap gui/{os.getuid()} {there.path}",)
 
@@ -123,3 +130,56 @@ def test_once_installed_start_and_stop_go_through_the_service_manager(managed):
     asked = (managed.home / "asked").read_text()
     assert (started.code, stopped.code) == (0, 0), started.err + stopped.err
     assert "--user start claw-gateway" in asked and "--user stop claw-gateway" in asked
+
+
+class ServiceManager:
+    """The socket of sd_notify(3): the messages of a service so far."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        self._socket = opened
+        self._socket.setblocking(False)
+        self.messages: list[str] = []
+
+    def received(self) -> list[str]:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.messages += self._socket.recv(4096).decode().splitlines()
+        return self.messages
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[ServiceManager]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
+        opened.bind(str(tmp_path / "notify"))
+        yield ServiceManager(opened)
+
+
+def test_it_reports_to_systemd_that_it_is_ready_that_it_lives_and_that_it_stops(tmp_path, manager, home):  # noqa: F811
+    home.with_channel()
+    with Running(home, NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="200000") as running:
+        until(lambda: manager.received().count("WATCHDOG=1") > 3)
+        running.end()
+
+    assert manager.messages.count("READY=1") == 1
+    assert manager.received()[-1] == "STOPPING=1"
+
+
+def test_it_does_not_report_that_it_lives_while_its_event_loop_hangs(tmp_path, manager, home):  # noqa: F811
+    hangs = "while not (self.folder / 'hang').exists(): await asyncio.sleep(0.02)\n        time.sleep(60)"
+    home.with_channel(body=hangs)
+    with Running(home, NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="200000"):
+        until(lambda: "WATCHDOG=1" in manager.received())
+        (home.root / "post" / "hang").touch()
+        time.sleep(1.0)
+        before = len(manager.received())
+        time.sleep(1.0)
+        assert len(manager.received()) == before
+
+
+def test_a_watchdog_of_another_process_is_not_served(tmp_path, manager, home):  # noqa: F811
+    home.with_channel()
+    with Running(home, NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="200000", WATCHDOG_PID="1"):
+        until(lambda: "READY=1" in manager.received())
+        time.sleep(0.5)
+
+    assert "WATCHDOG=1" not in manager.received()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from rigs.platform_rig.judge import LIMITS, Verdict
-from rigs.platform_rig.large_scenes import LARGE_SCENES
+from rigs.platform_rig.large_scenes import LARGE_SCENES, SAMPLE_SCENES
 from rigs.platform_rig.report import table
 from rigs.platform_rig.scenes import SCENES, play
 from rigs.platform_rig.settling import Patience
@@ -30,15 +30,12 @@ BROKEN_SCENES: dict[str, str] = {
 """Scenes in which a promise is broken today, with the reason."""
 BROKEN_LARGE_SCENES: dict[str, str] = {
     "5 % of requests and of responses are lost": "half_left, and lost where a notice is cut too",
-    "200 callers one after another with 256 descriptors": "http_wrong: warm sessions use up the descriptors",
-    "150 callers at once with 200 descriptors": "http_wrong: warm sessions use up the descriptors",
     "1000 callers at once": "http_unanswered: not run again since connections wait in the backlog",
 }
 BROKEN_COUNTS: dict[str, str] = {
     "lost": "notices that are lost; see the scenes",
     "half_left": "half messages of dead processes stay; see the scenes",
     "repeated_once": "not run again since repeated HTTP calls join their turn",
-    "http_wrong": "warm sessions use up the descriptors; see the scenes",
     "http_unanswered": "a failed turn is an error, also when it is asked for again",
     "doubled": "seen now and then after two kills in one turn",
 }
@@ -66,7 +63,7 @@ async def _all(folder: Path, *, full: bool) -> dict[str, Any]:
         async with slots:
             return await run(folder / f"storm-{seed}", Setting(seed=seed), plan)
 
-    scenes = {**SCENES, **(LARGE_SCENES if full else {})}
+    scenes = {**SCENES, **SAMPLE_SCENES, **(LARGE_SCENES if full else {})}
     storms = {f"storm {seed}": asyncio.create_task(storm(seed)) for seed in seeds}
     played = {name: asyncio.create_task(scene(at, name)) for at, name in enumerate(scenes)}
     tasks = {**storms, **played}
@@ -81,7 +78,7 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return asyncio.run(_all(tmp_path_factory.mktemp("platform-rig"), full=full))
 
 
-@pytest.mark.parametrize("name", _names(SCENES, BROKEN_SCENES, strict=True))
+@pytest.mark.parametrize("name", _names({**SCENES, **SAMPLE_SCENES}, BROKEN_SCENES, strict=True))
 def test_a_promise_is_kept_when_a_fault_hits_its_exact_moment(name, outcomes):
     outcome = outcomes[name]
     if isinstance(outcome, BaseException):

@@ -8,7 +8,9 @@ write: the file's state is compared at the next open, and the file is read again
 """
 
 import asyncio
+import errno
 import os
+import resource
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,16 +24,7 @@ from claw.i18n import t
 from claw.storage import files as store
 from claw.storage.clock import SYSTEM_CLOCK, Clock, iso_time
 from claw.storage.database import Database
-from claw.storage.files import (
-    Disk,
-    Lock,
-    archive_results,
-    cannot_open_session,
-    cannot_write,
-    file_state,
-    safe_file_name,
-    session_file,
-)
+from claw.storage.files import Disk, Lock, archive_results, cannot_open_session, cannot_write, file_state
 from claw.storage.history import BaseSession, SessionHistory
 from claw.storage.overrides import Overrides
 from claw.storage.records import (
@@ -147,19 +140,21 @@ class Session(BaseSession):
         self._holders -= 1
         if self._holders == 0:
             self._release_lock()
-            self._sessions.evict_idle()
+            self._sessions.evict_idle(self._sessions.warm)
 
     # --- for Sessions -------------------------------------------------------------------------------------------
 
     async def acquire(self) -> None:
         """Take the lock, and read the file if it changed since we left it. Called by ``JsonlSessionStore.open``."""
         async with self._opening:
-            if self._holders == 0:
+            while self._holders == 0:
                 try:
                     await self._take()
-                except BaseException:
+                    break
+                except BaseException as why:
                     self.unload()
-                    raise
+                    if getattr(why.__cause__, "errno", 0) != errno.EMFILE or not self._sessions.evict_idle(0):
+                        raise
             self._holders += 1
 
     def unload(self) -> None:
@@ -187,6 +182,9 @@ class Session(BaseSession):
             await asyncio.to_thread(self._load)
         else:
             self._load()
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if 0 < soft < 2 * self._fd:  # the lowest free descriptor: more than half of them are in use
+            self._sessions.evict_idle(0)
 
     def _release_lock(self) -> None:
         self.used_at = self._sessions.clock.monotonic()
@@ -316,7 +314,7 @@ class JsonlSessionStore:
     :param database: ``state.db``; its index can be rebuilt from the files' headers.
     :ivar overrides: the settings that people chose for single conversations.
     :param warm: limit of sessions kept in memory that no turn holds (two descriptors each); the longest idle
-        go first.
+        go first, and all of them when more than half of the descriptors of this process are in use.
     """
 
     home: Path
@@ -355,7 +353,8 @@ class JsonlSessionStore:
         """Return the path of a session's file. No id, whatever it contains, leads outside
         ``agents/AGENT/sessions``.
         """
-        return session_file(self.home / "agents" / safe_file_name(agent_id) / "sessions", session_id)
+        agent = store.safe_file_name(agent_id)
+        return store.session_file(self.home / "agents" / agent / "sessions", session_id)
 
     def lock_of(self, key: str, path: Path) -> Lock:
         """Return the lock of a session's file, not yet taken."""
@@ -382,14 +381,15 @@ class JsonlSessionStore:
         """Map ``key`` to this session from now on."""
         self.database.write("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", key, session_id, agent_id)
 
-    def evict_idle(self) -> None:
-        """Drop the longest idle sessions beyond ``warm``."""
-        if len(self._known) <= self.warm:
-            return
+    def evict_idle(self, most: int) -> int:
+        """Drop the longest idle sessions beyond ``most``; return their number."""
+        if len(self._known) <= most:
+            return 0
         idle = sorted((s for s in self._known.values() if not s.is_busy), key=lambda session: session.used_at)
-        for session in idle[: len(self._known) - self.warm]:
+        for session in (dropped := idle[: len(self._known) - most]):
             session.unload()
             del self._known[session.key]
+        return len(dropped)
 
     def close(self) -> None:
         """Drop all sessions and their locks; the files stay."""
@@ -402,11 +402,10 @@ class JsonlSessionStore:
         self._indexed = True
         if self.database.read("SELECT 1 FROM sessions LIMIT 1"):
             return
-        files = sorted(self.home.glob("agents/*/sessions/*.jsonl"), key=lambda path: path.stat().st_mtime)
-        for path in files:
+        for path in sorted(self.home.glob("agents/*/sessions/*.jsonl"), key=lambda one: one.stat().st_mtime):
             with suppress(OSError, ValueError), path.open("rb") as file:
                 header = parse_session(file.readline(1 << 16)).header
-                if header and header.key and session_file(path.parent, header.id) == path:
+                if header and header.key and store.session_file(path.parent, header.id) == path:
                     self.assign(header.key, path.parent.parent.name, header.id)
 
 

@@ -8,6 +8,8 @@ from claw import Section
 from claw.runtime import Config, parse_key
 from pydantic import Field
 
+from claw_gateway.process.descriptors import most_turns
+
 MAIN, SUBAGENT, CLOCK = "main", "subagents", "clock"
 """The kinds of turns; each has its own limit, so that many turns of one kind do not block the others."""
 
@@ -77,5 +79,6 @@ class TurnLimits:
 
 
 def widths_of(config: Config) -> dict[str, int]:
-    """Return the limits by kind, of ``messages.lanes``."""
-    return dict(config.section("messages.lanes", LaneSettings))
+    """Return the limits by kind, of ``messages.lanes``; no more than this process has descriptors for."""
+    most = most_turns()
+    return {kind: min(limit, most) for kind, limit in config.section("messages.lanes", LaneSettings)}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 BACKLOG = 4096
 """Connections that wait to be accepted; systems cut it to their own limit (Linux: net.core.somaxconn)."""
 MOST_OPEN = 8192
+_ENOUGH_FILES = 1024
 _LOOK_SECONDS, _NO_FILES_SECONDS = 0.02, 0.2
 _LAST_HEAD_SECONDS = (
     1.0  # for the request of a connection that was accepted just before the socket was closed
@@ -27,13 +28,19 @@ _LAST_HEAD_SECONDS = (
 
 
 def most_open_connections() -> int:
-    """Return how many connections may be open: half of the descriptors of this process."""
+    """Return how many connections may be open: half of the descriptors of this process; a quarter where they are few, as
+    each call needs more of them for its turn.
+    """
     try:
         import resource  # absent on Windows
     except ImportError:
         return MOST_OPEN
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return MOST_OPEN if soft == resource.RLIM_INFINITY else max(16, min(MOST_OPEN, soft // 2))
+    return (
+        MOST_OPEN
+        if soft == resource.RLIM_INFINITY
+        else max(16, min(MOST_OPEN, soft // (2 if soft >= _ENOUGH_FILES else 4)))
+    )
 
 
 class Listener:

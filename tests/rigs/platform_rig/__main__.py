@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rigs.platform_rig.large_scenes import LARGE_SCENES
+from rigs.platform_rig.large_scenes import LARGE_SCENES, SAMPLE_SCENES
 from rigs.platform_rig.report import dumps, exit_code, table
 from rigs.platform_rig.scenes import SCENES, play
 from rigs.platform_rig.storm import Plan, run
@@ -16,7 +16,7 @@ from rigs.platform_rig.world import CHANNELS, Setting
 async def _scenes(word: str, folder: Path, python: str) -> int:
     """Play scenes one after another; return the highest exit code."""
     code = 0
-    for at, (name, scene) in enumerate({**SCENES, **LARGE_SCENES}.items()):
+    for at, (name, scene) in enumerate({**SCENES, **SAMPLE_SCENES, **LARGE_SCENES}.items()):
         if word in name:
             verdict, _ = await play(scene, folder / f"scene-{at}", python)
             print(table(verdict, {"scene": name}), end="\n\n", flush=True)

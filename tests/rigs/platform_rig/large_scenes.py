@@ -46,7 +46,7 @@ def _lossy_lines(messages: int) -> Play:
     return play
 
 
-def _many_users(users: int, *, at_once: bool) -> Play:
+def many_users(users: int, *, at_once: bool) -> Play:
     """Let so many programs call, each with a conversation of its own."""
 
     async def play(world: World) -> None:
@@ -63,16 +63,24 @@ def _many_users(users: int, *, at_once: bool) -> Play:
     return play
 
 
+SAMPLE_SCENES: dict[str, Scene] = {
+    f"60 callers {'at once' if at_once else 'one after another'} with 128 descriptors": Scene(
+        ("http",), many_users(60, at_once=at_once), Patience(300.0, 60.0), 128
+    )
+    for at_once in (False, True)
+}
+"""A sample of the scenes with few descriptors, which the test suite plays in every run."""
 LARGE_SCENES: dict[str, Scene] = {
     "300 chats write 5 messages at once": Scene(("telegram",), _flood(300, 5), _PATIENCE),
     "600 chats write at once": Scene(("telegram",), _flood(600, 1), _PATIENCE),
     "5 % of requests and of responses are lost": Scene(("telegram",), _lossy_lines(600), _PATIENCE),
-    "200 callers one after another with 256 descriptors": Scene(
-        ("http",), _many_users(200, at_once=False), Patience(300.0, 60.0), 256
-    ),
-    "150 callers at once with 200 descriptors": Scene(
-        ("http",), _many_users(150, at_once=True), Patience(300.0, 60.0), 200
-    ),
-    "1000 callers at once": Scene(("http",), _many_users(1000, at_once=True), Patience(600.0, 60.0)),
+    **{
+        f"500 callers {'at once' if at_once else 'one after another'} with {descriptors} descriptors": Scene(
+            ("http",), many_users(500, at_once=at_once), Patience(900.0, 60.0), descriptors
+        )
+        for descriptors in (200, 256)
+        for at_once in (False, True)
+    },
+    "1000 callers at once": Scene(("http",), many_users(1000, at_once=True), Patience(600.0, 60.0)),
 }
 """The scenes by name; the test suite plays them with ``--full``."""

@@ -1,9 +1,11 @@
-"""The limit of open files of a gateway: each conversation that is kept open takes two descriptors."""
+"""The limit of open files of a gateway, and the number of turns that it allows at once."""
 
 import resource
 from contextlib import suppress
 
 MOST_FILES = 8192
+_FILES_OF_TURN = 8
+"""The share of a turn: transcript, lock and the connection to its model; the rest is for callers, tools and the log."""
 
 
 def raise_file_limit() -> None:
@@ -13,3 +15,9 @@ def raise_file_limit() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):  # a system with a limit of its own (sysctl kern.maxfilesperproc)
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def most_turns() -> int:
+    """Return the number of concurrent turns for which this process has descriptors."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return max(1, (MOST_FILES if soft == resource.RLIM_INFINITY else soft) // _FILES_OF_TURN)

@@ -2,7 +2,7 @@
 are masked.
 
 A failure of logging stops nothing: lines that cannot be written are counted, and the count is logged when
-writing works again.
+writing works again. So are warnings and errors that repeat (:mod:`claw_gateway.process.repeats`).
 """
 
 import json
@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from claw import ClawError, t
-from claw.runtime import SYSTEM_DISK, Disk, Redactor, iso_time
+from claw.runtime import SYSTEM_CLOCK, SYSTEM_DISK, Clock, Disk, Redactor, iso_time
 
+from claw_gateway.process.repeats import RepeatLimit
 from claw_gateway.process.report import LOG_CONTEXT
 
 FILE = "claw.jsonl"
@@ -106,8 +107,11 @@ class LogHandler(logging.Handler):
     :param redact: masks secrets; replaced once the secrets of the config are known.
     """
 
-    def __init__(self, book: RotatingLogFile, screen: TextIO | None = None) -> None:
+    def __init__(
+        self, book: RotatingLogFile, screen: TextIO | None = None, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         super().__init__()
+        self._clock, self._repeats = clock, RepeatLimit()
         self.log_file, self.stream = book, screen
         self.redact: Callable[[str], str] = Redactor()
         self.own_level = logging.INFO
@@ -140,19 +144,47 @@ class LogHandler(logging.Handler):
             return
         self._emitting.busy = True
         try:
-            fields = self._fields(record)
-            self._write_file(fields)
-            self._write_screen(record.levelno, fields)
+            self._write_once_a_second(record)
         except Exception:  # noqa: BLE001 - a failing log must not stop the program
             self._lost_lines += 1
         finally:
             self._emitting.busy = False
 
-    def _fields(self, record: logging.LogRecord) -> dict[str, str]:
+    def _write_once_a_second(self, record: logging.LogRecord) -> None:
+        """Write the record, with the number of omitted ones before it; omit a warning that repeats within a second."""
         try:
             text = record.getMessage()
         except Exception:  # noqa: BLE001 - a library's wrong arguments
             text = str(record.msg)
+        if record.levelno < logging.WARNING:
+            return self._write(record.levelno, self._fields(record, text))
+        values = {**LOG_CONTEXT.get(), **vars(record)}
+        origin = (record.name, *(values.get(name) for name in ORIGIN_FIELDS if name != "session"))
+        omitted = self._repeats.admit(origin, text, self._clock.monotonic(), (record, text))
+        if omitted:
+            text = t("{text} … and {count} more", text=text, count=f"{omitted:,}")
+        if omitted is not None:
+            self._write(record.levelno, self._fields(record, text))
+        return None
+
+    def write_counts(self, *, everything: bool = False) -> None:
+        """Write the number of omitted lines of each cause, with the newest one, once a second is over.
+
+        :param everything: do not wait for the end of the second.
+        """
+        self.acquire()
+        try:
+            for (record, text), count in self._repeats.due(self._clock.monotonic(), everything=everything):
+                line = t("… and {count} more: {text}", text=text, count=f"{count:,}")
+                self._write(record.levelno, self._fields(record, line))
+        finally:
+            self.release()
+
+    def _write(self, level: int, fields: dict[str, str]) -> None:
+        self._write_file(fields)
+        self._write_screen(level, fields)
+
+    def _fields(self, record: logging.LogRecord, text: str) -> dict[str, str]:
         fields = {"time": iso_time(record.created), "level": record.levelname.lower(), "logger": record.name}
         values = {**LOG_CONTEXT.get(), **vars(record)}
         fields |= {name: self.redacted(str(values[name])) for name in ORIGIN_FIELDS if values.get(name)}
@@ -239,6 +271,7 @@ def install_handler(sink: LogHandler) -> Iterator[logging.Logger]:
     try:
         yield own
     finally:
+        sink.write_counts(everything=True)
         logging.captureWarnings(False)
         root.handlers[:], root_level, own_level, threading.excepthook = saved
         root.setLevel(root_level)

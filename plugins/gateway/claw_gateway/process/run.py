@@ -27,6 +27,7 @@ from claw.runtime import (
 from claw_gateway.process import status
 from claw_gateway.process.descriptors import raise_file_limit
 from claw_gateway.process.logs import FILE, LogHandler, RotatingLogFile, install_handler, level_number
+from claw_gateway.process.notify import ServiceManager
 from claw_gateway.process.presence import take_gateway_lock
 from claw_gateway.process.reload import ConfigWatch, old_config_note, reread_config, safe_mode, save_last_good
 from claw_gateway.process.services import ServiceRunner
@@ -106,6 +107,7 @@ class Gateway:
         self._stop, self._reload = asyncio.Event(), asyncio.Event()
         self._last_write_error = ""
         self._config_watch, self._services = ConfigWatch(home), ServiceRunner()
+        self._manager = ServiceManager(os.environ)
 
     def run(self) -> int:
         """Run the gateway from reading the home to the last log line; return the exit code."""
@@ -177,12 +179,14 @@ class Gateway:
         background = {
             asyncio.ensure_future(self._report(serving)),
             asyncio.ensure_future(self._watch(serving, setup)),
+            asyncio.ensure_future(self._manager.report_life()),
         }
         try:
             await asyncio.sleep(0)
             if served.done():  # it failed at once
                 served.result()
             self._log_ready(setup, serving)
+            self._manager.send("READY=1")
             _tune_garbage_collector()
             await self._until_stopped(served)
         finally:
@@ -203,6 +207,7 @@ class Gateway:
         await asyncio.wait({served, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if self._stop.is_set():
+            self._manager.send("STOPPING=1")
             self._log.info(t("stopping: running turns are finished or kept for the next start"))
             await asyncio.to_thread(self._write, status.STOPPING, {})
             _, unfinished = await asyncio.wait({served}, timeout=_SERVING_SECONDS)
@@ -253,6 +258,7 @@ class Gateway:
                 if not self._stop.is_set() and (steady != last or moment - written >= _WRITE_SECONDS):
                     last, written = steady, moment
                     await asyncio.to_thread(self._write, status.READY, body)
+            self._sink.write_counts()
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _facts(self) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from pathlib import Path
 from claw import ClawError, t
 from claw.runtime import SYSTEM_DISK
 
+from claw_gateway.process.descriptors import MOST_FILES
+
 ENVIRONMENT_FILE = "gateway.env"
 """File in the home: ``NAME=value`` lines for the service, such as keys; systemd reads it when it exists."""
 _SECONDS = 60.0
@@ -178,7 +180,10 @@ StartLimitIntervalSec=600
 StartLimitBurst=10
 
 [Service]
-Type=exec
+Type=notify
+TimeoutStartSec=180
+WatchdogSec=60
+LimitNOFILE={MOST_FILES}
 ExecStart={command}
 ExecReload=/bin/kill -HUP $MAINPID
 Environment={_quoted(f"CLAW_HOME={self.home}", dollar="$")}
@@ -211,6 +216,7 @@ WantedBy=default.target
                 "KeepAlive": {"SuccessfulExit": False},
                 "ThrottleInterval": 5,
                 "ExitTimeOut": 25,
+                "SoftResourceLimits": {"NumberOfFiles": MOST_FILES},
                 "Umask": 0o077,
                 "ProcessType": "Background",
                 "StandardErrorPath": str(self.home / "logs" / "gateway.out"),
