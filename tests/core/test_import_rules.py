@@ -384,7 +384,7 @@ BUDGETS = {
     "claw_feishu": 4688,
     "claw_gateway": 5040,
     "claw_google": 471,
-    "claw_http": 2400,
+    "claw_http": 2640,
     "claw_http_sdk": 302,
     "claw_llm_bridge": 500,
     "claw_local": 252,

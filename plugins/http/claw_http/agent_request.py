@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from claw import nearest
 
@@ -12,6 +12,7 @@ from claw_http.failures import BadRequest
 from claw_http.messages import CallerMessages, valid_text
 
 DEFAULT_MODEL = "claw"
+OWN_TOOLS = "claw's agents have their own tools, and the policy decides about them"
 USER_CHARS = 512
 MAX_TEXT_CHARS = 400_000
 """About 100,000 tokens of English text: the window of most models holds it beside prompt and tools."""
@@ -73,6 +74,26 @@ class AgentRequest:
         return len(self.messages.earlier) if self.user else 0
 
 
+class Answer(Protocol):
+    """The end of a turn, as all protocols format it.
+
+    :ivar message_id: the id of the completion or response.
+    :ivar refusal: the text of a model that refused to answer.
+    :ivar stop_reason: the ``finish_reason``: stop, length or content_filter.
+    :ivar tokens: what the models read and wrote.
+    """
+
+    message_id: str
+    refusal: str
+    stop_reason: str
+    tokens: tuple[int, int]
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        ...
+
+
 def parse_object(body: bytes) -> dict[str, Any]:
     """Return the object that a body is.
 
@@ -88,27 +109,32 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return request
 
 
+def check_types(request: Mapping[str, Any], types: Mapping[str, type]) -> None:
+    """Refuse fields of a wrong type.
+
+    :raises BadRequest: a field has one.
+    """
+    for name, kind in types.items():
+        value = request.get(name)
+        if value is not None and type(value) is not kind:
+            raise BadRequest(400, f"{name} must be of type {kind.__name__}", param=name, code="invalid_type")
+
+
 def check_fields(
     request: Mapping[str, Any],
     neutral: Mapping[str, tuple[Any, ...]],
     never: Mapping[str, str],
-    types: Mapping[str, type],
     ignored: Collection[str],
 ) -> None:
     """Refuse what would not be obeyed.
 
     :param neutral: fields that are not obeyed, each with the values that ask for nothing.
     :param never: fields that cannot be given, each with the reason.
-    :param types: the types of fields.
-    :raises BadRequest: a field has the wrong type, or asks for something.
+    :raises BadRequest: a field asks for something.
     """
     for name, why in never.items():
         if request.get(name):
             raise BadRequest(400, f"{name} cannot be given: {why}", param=name, code="unsupported_parameter")
-    for name, kind in types.items():
-        value = request.get(name)
-        if value is not None and type(value) is not kind:
-            raise BadRequest(400, f"{name} must be of type {kind.__name__}", param=name, code="invalid_type")
     for name, values in neutral.items():
         if name not in ignored and (value := request.get(name)) is not None and value not in values:
             problem = f"{name} is not supported here: leave it away, or list it in channels.http.ignoreFields"

@@ -1,23 +1,65 @@
-"""Claw's own routes: health, models, and a chat completion that is one turn of an agent."""
+"""Claw's own routes: health, models, and completions and responses, each one turn of an agent."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
 from urllib.parse import quote
 
 from claw import PluginConfig
 from claw_channel_sdk import WebAnswer, WebRequest
 
-from claw_http import openai
-from claw_http.agent_request import AgentRequest, RequestRules
+from claw_http import openai, responses
+from claw_http.agent_request import AgentRequest, Answer, RequestRules
 from claw_http.app import MODEL_HEAD, OwnRoute, StreamedAnswer, as_json
 from claw_http.calls import AgentCalls
 from claw_http.failures import BadRequest, is_repeatable
-from claw_http.pending_requests import CHAT_HEAD, PendingRequest
+from claw_http.pending_requests import CHAT_HEAD, RESPONSE_HEAD, PendingRequest
 from claw_http.settings import HttpSettings
 
+STILL_HERE = b": still working\n\n"
 _SMALL_BYTES = 32 << 10
+
+
+class StreamEvents(Protocol):
+    """The events of one streamed answer."""
+
+    def begin(self) -> Iterator[bytes]:
+        """Yield the events before the first text."""
+        ...
+
+    def piece(self, text: str) -> Iterator[bytes]:
+        """Yield the events for a piece of the text."""
+        ...
+
+    def end(self) -> Iterator[bytes]:
+        """Yield the events of the end of the answer."""
+        ...
+
+    def failed(self, why: BadRequest) -> Iterator[bytes]:
+        """Yield the events of a failure."""
+        ...
+
+
+@dataclass(frozen=True)
+class WireProtocol:
+    """A protocol in which an agent can be called.
+
+    :param head: the beginning of the ids of its answers.
+    :param read: parses a body; raises BadRequest.
+    :param whole: formats an ended answer; ``events`` those of a stream. Their second argument is the time of the call.
+    """
+
+    head: str
+    read: Callable[[bytes, RequestRules], AgentRequest]
+    whole: Callable[[Answer, int, AgentRequest], dict[str, Any]]
+    events: Callable[[Answer, int, AgentRequest], StreamEvents]
+
+
+_CHAT = WireProtocol(CHAT_HEAD, openai.read, openai.completion, openai.CompletionEvents)
+_RESPONSES = WireProtocol(RESPONSE_HEAD, responses.read, responses.whole, responses.ResponseEvents)
 
 
 def agents_of(config: PluginConfig) -> tuple[str, ...]:
@@ -52,12 +94,13 @@ class OpenAIApi:
     @property
     def paths(self) -> dict[str, OwnRoute]:
         """The handlers of claw's own paths."""
-        get = frozenset({"GET", "HEAD"})
+        get, post = frozenset({"GET", "HEAD"}), frozenset({"POST"})
         return {
             "/health": OwnRoute(get, self._health, open=True),
             "/v1/models": OwnRoute(get, self._models),
             **{path: OwnRoute(get, self._model) for path in self._model_paths()},
-            "/v1/chat/completions": OwnRoute(frozenset({"POST"}), self._chat),
+            "/v1/chat/completions": OwnRoute(post, partial(self._call, protocol=_CHAT)),
+            "/v1/responses": OwnRoute(post, partial(self._call, protocol=_RESPONSES)),
         }
 
     async def _health(self, request: WebRequest, known: bool) -> WebAnswer:
@@ -76,25 +119,28 @@ class OpenAIApi:
     async def _model(self, request: WebRequest, known: bool) -> WebAnswer:
         return as_json(self._model_paths()[request.path])
 
-    async def _chat(self, request: WebRequest, known: bool) -> WebAnswer | StreamedAnswer:
+    async def _call(
+        self, request: WebRequest, known: bool, *, protocol: WireProtocol
+    ) -> WebAnswer | StreamedAnswer:
+        """Answer a request with one turn of an agent, in the form of a protocol."""
         if not self._settings.admits_callers:
             problem = "channels.http admits no caller: see its dmPolicy and allowFrom"
             raise BadRequest(403, problem, "permission_error", code="channel_closed")
         if len(request.body) <= _SMALL_BYTES:  # faster than a worker thread
-            asked = openai.read(request.body, self._rules)
+            asked = protocol.read(request.body, self._rules)
         else:
-            asked = await asyncio.to_thread(openai.read, request.body, self._rules)
+            asked = await asyncio.to_thread(protocol.read, request.body, self._rules)
         said = {"x-claw-dropped-messages": str(asked.dropped)} if asked.dropped else {}
-        call, created = await self._calls.open(request, asked, CHAT_HEAD), int(time.time())
+        call, created = await self._calls.open(request, asked, protocol.head), int(time.time())
         delivered = is_streaming = False
         try:
             if asked.stream:
                 await self._until_begun(call)
                 is_streaming = True
-                return StreamedAnswer(self._streamed(call, asked, created), said)
+                return StreamedAnswer(self._streamed(call, protocol.events(call, created, asked)), said)
             await self._calls.finished(call)
             delivered = True
-            return as_json(openai.completion(call, created, asked.model), said)
+            return as_json(protocol.whole(call, created, asked), said)
         except BadRequest as why:
             delivered = not is_repeatable(why)
             raise
@@ -114,29 +160,22 @@ class OpenAIApi:
         if call.failure and not call.has_begun:
             raise call.failure
 
-    async def _streamed(
-        self, call: PendingRequest, asked: AgentRequest, created: int
-    ) -> AsyncIterator[bytes]:
-        def chunk(delta: dict[str, str] | None, end: str | None = None) -> bytes:
-            return openai.chunk(call, created, asked.model, delta, end)
-
+    async def _streamed(self, call: PendingRequest, events: StreamEvents) -> AsyncIterator[bytes]:
         delivered, deadline = False, time.monotonic() + self._settings.answer_seconds
         try:
-            yield chunk({"role": "assistant", "content": ""})
+            for event in events.begin():
+                yield event
             async for piece in call.pieces(self._quiet, deadline):
-                yield chunk({"content": piece}) if piece else openai.STILL_HERE
+                for event in events.piece(piece) if piece else (STILL_HERE,):
+                    yield event
             if call.failure:
                 raise call.failure
-            if call.refusal:
-                yield chunk({"refusal": call.refusal})
-            yield chunk({}, call.stop_reason)
-            if asked.counts:
-                yield chunk(None)
-            yield openai.DONE
+            for event in events.end():
+                yield event
             delivered = True
         except BadRequest as why:
             delivered = not is_repeatable(why)
-            yield openai.event({"error": why.error_object})
-            yield openai.DONE
+            for event in events.failed(why):
+                yield event
         finally:
             self._calls.close(call, delivered)

@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from claw import Address, Attachment, ClawError, Inbound, Inbox, PluginConfig, Sender, UsageError
 from claw.runtime import QueueSettings
@@ -18,6 +19,7 @@ from claw_http.failures import (
     BadRequest,
     key_of_other_request,
     no_answer,
+    no_such_response,
     not_accepted,
     queue_full,
     still_running,
@@ -27,11 +29,16 @@ from claw_http.messages import Picture
 from claw_http.pending_requests import PendingRequest, PendingRequests
 from claw_http.repeats import RETRY_SECONDS, LostResponses, RequestIds, request_ids
 from claw_http.settings import CALLER, HttpSettings
-from claw_http.short_sessions import ShortSessions
+from claw_http.short_sessions import KEPT_DAYS, ShortSessions
 
 _log = logging.getLogger(__name__)
 STATELESS = "once-"
 """The beginning of the name of a conversation that has one call."""
+RESPONSES = "resp-"
+"""The beginning of the name of a conversation of kept responses."""
+ROOT_CHARS = 16
+"""The digits of an id that all responses of a conversation share."""
+_RESPONSE_ID = re.compile(r"resp_[0-9a-f]{32}")
 _PLAIN = re.compile(r"[a-z0-9_-]{1,48}")
 
 
@@ -47,6 +54,11 @@ def conversation_of(user: str, fresh: str) -> str:
     if _PLAIN.fullmatch(user):
         return f"user-{user}"
     return f"user.{hashlib.sha256(user.encode()).hexdigest()[:32]}"
+
+
+def _place_end(agent: str) -> str:
+    """Return the end of the name of a conversation of kept responses: a session is of one agent."""
+    return f".{agent.lower()}"
 
 
 class AgentCalls:
@@ -87,10 +99,37 @@ class AgentCalls:
         :raises BadRequest: it was not accepted, or has the key of another request.
         """
         ids = request_ids(request, head)
+        fresh = ids.message_id.removeprefix(head)
+        if asked.previous:  # the ids of one conversation begin alike
+            fresh = asked.previous.removeprefix(head)[:ROOT_CHARS] + fresh[:ROOT_CHARS]
+            ids = replace(ids, message_id=head + fresh)
         if found := self._repeated(ids):
             return found
-        place = conversation_of(asked.user, ids.message_id.removeprefix(head)[:16])
+        if asked.previous:
+            place = self._place_after(asked.previous, asked.agent)
+        elif asked.kept:
+            place = f"{RESPONSES}{fresh[:ROOT_CHARS]}{_place_end(asked.agent)}"
+        else:
+            place = conversation_of(asked.user, fresh[:ROOT_CHARS])
         return await self._submitted(ids, asked, Address("http", chat=place, thread=place))
+
+    def _place_after(self, previous: str, agent: str) -> str:
+        """Return the conversation that a response continues.
+
+        :raises BadRequest: there is no such response, it was not kept, is of another agent, or is not the newest one.
+        """
+        if not _RESPONSE_ID.fullmatch(previous):
+            raise no_such_response("there is no such response")
+        newest = self._fate(f"{previous[:-ROOT_CHARS]}*")
+        if newest is None or self._fate(f"{previous}:*") is None:
+            raise no_such_response(f"there is no such response; responses are kept for {KEPT_DAYS} days")
+        if not newest.chat.startswith(RESPONSES):
+            raise no_such_response("the response was not kept (store: false, or its input had a history)")
+        if not newest.chat.endswith(_place_end(agent)):
+            raise no_such_response("the response is of another agent (model)")
+        if newest.event_id.partition(":")[0] != previous:
+            raise no_such_response("only the newest response of a conversation can be continued")
+        return newest.chat
 
     def close(self, call: PendingRequest, delivered: bool) -> None:
         """Take a caller away.
@@ -243,9 +282,10 @@ class AgentCalls:
         """
         if not asked.user:
             self._sessions.keep(call.address.chat)
-        earlier = () if asked.user else asked.messages.earlier
+        is_stateless = call.address.chat.startswith(STATELESS)
+        earlier = asked.messages.earlier if is_stateless else ()
         options = CallOptions(asked.messages.instructions, earlier, asked.max_tokens)
-        if asked.user or options != CallOptions():
+        if options != CallOptions() or not is_stateless:
             self._options.add(call.message_id, call.address.chat, options)
 
     def _forget(self, call: PendingRequest) -> None:

@@ -126,6 +126,13 @@ def key_of_other_request() -> BadRequest:
     return BadRequest(422, problem, code="idempotency_key_reused")
 
 
+def no_such_response(problem: str) -> BadRequest:
+    """Return the error for a response that cannot be continued."""
+    fix = "send the whole conversation as input"
+    name = "previous_response_id"
+    return BadRequest(400, f"{problem}: {fix}", param=name, code="previous_response_not_found")
+
+
 def is_repeatable(why: BadRequest) -> bool:
     """Return true if a repeated request may get an answer in place of this error."""
     return why.headers.get("x-should-retry") == "true"

@@ -4,26 +4,28 @@ Facts from https://platform.openai.com/docs/api-reference/chat (create, object, 
 .../models/list.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from claw_http.agent_request import (
     DEFAULT_MODEL,
+    OWN_TOOLS,
     AgentRequest,
+    Answer,
     RequestRules,
     agent_of,
     check_fields,
+    check_types,
     checked_instructions,
     max_tokens_of,
     name_field,
     parse_object,
     tool_choice_of,
 )
-from claw_http.failures import encoded
+from claw_http.failures import BadRequest, encoded
 from claw_http.messages import CHAT_PARTS, parse_messages
 
-_OWN_TOOLS = "claw's agents have their own tools, and the policy decides about them"
 _ONLY_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
     "response_format": ({"type": "text"},),
@@ -45,8 +47,8 @@ _ONLY_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 }
 """Fields that change the answer and are not obeyed, with the values that ask for nothing."""
 _NEVER_OURS = {
-    "tools": _OWN_TOOLS,
-    "functions": _OWN_TOOLS,
+    "tools": OWN_TOOLS,
+    "functions": OWN_TOOLS,
     "audio": "answers are text",
 }
 """Fields that cannot be given, with the reason."""
@@ -61,7 +63,8 @@ def read(body: bytes, rules: RequestRules) -> AgentRequest:
     :raises BadRequest: the request is invalid or not supported.
     """
     request = parse_object(body)
-    check_fields(request, _ONLY_NEUTRAL, _NEVER_OURS, {"n": int, "stream": bool}, rules.ignored)
+    check_types(request, {"n": int, "stream": bool})
+    check_fields(request, _ONLY_NEUTRAL, _NEVER_OURS, rules.ignored)
     model = name_field(request, "model") or DEFAULT_MODEL
     agent = agent_of(model, rules.agents)
     said = parse_messages(request.get("messages"), "messages", CHAT_PARTS, rules.max_text_chars)
@@ -79,27 +82,7 @@ def read(body: bytes, rules: RequestRules) -> AgentRequest:
     )
 
 
-class Answer(Protocol):
-    """The end of a turn, as a completion needs it.
-
-    :ivar message_id: the id of the completion.
-    :ivar refusal: the text of a model that refused to answer.
-    :ivar stop_reason: the ``finish_reason``: stop, length or content_filter.
-    :ivar tokens: what the models read and wrote.
-    """
-
-    message_id: str
-    refusal: str
-    stop_reason: str
-    tokens: tuple[int, int]
-
-    @property
-    def text(self) -> str:
-        """The whole text."""
-        ...
-
-
-def completion(answer: Answer, created: int, model: str) -> dict[str, Any]:
+def completion(answer: Answer, created: int, asked: AgentRequest) -> dict[str, Any]:
     """Format a whole completion.
 
     :param created: seconds since 1970.
@@ -114,7 +97,7 @@ def completion(answer: Answer, created: int, model: str) -> dict[str, Any]:
         "id": answer.message_id,
         "object": "chat.completion",
         "created": created,
-        "model": model,
+        "model": asked.model,
         "choices": [{"index": 0, "message": message, "finish_reason": answer.stop_reason, "logprobs": None}],
         "usage": _usage(answer),
     }
@@ -128,36 +111,54 @@ def _usage(answer: Answer) -> dict[str, int]:
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-def chunk(
-    answer: Answer,
-    created: int,
-    model: str,
-    delta: Mapping[str, Any] | None,
-    end: str | None = None,
-) -> bytes:
-    """Format one event of a stream; without ``delta`` the one with the usage."""
-    choices = (
-        [] if delta is None else [{"index": 0, "delta": dict(delta), "finish_reason": end, "logprobs": None}]
-    )
-    chunk: dict[str, Any] = {
-        "id": answer.message_id,
-        "object": "chat.completion.chunk",
-        "created": created,
-        "model": model,
-        "choices": choices,
-    }
-    if delta is None:
-        chunk["usage"] = _usage(answer)
-    return event(chunk)
+class CompletionEvents:
+    """The events of one streamed completion."""
+
+    def __init__(self, answer: Answer, created: int, asked: AgentRequest) -> None:
+        self._answer, self._created, self._asked = answer, created, asked
+
+    def begin(self) -> Iterator[bytes]:
+        """Yield the events before the first text."""
+        yield self._chunk({"role": "assistant", "content": ""})
+
+    def piece(self, text: str) -> Iterator[bytes]:
+        """Yield the events for a piece of the text."""
+        yield self._chunk({"content": text})
+
+    def end(self) -> Iterator[bytes]:
+        """Yield the events of the end of the answer."""
+        if self._answer.refusal:
+            yield self._chunk({"refusal": self._answer.refusal})
+        yield self._chunk({}, self._answer.stop_reason)
+        if self._asked.counts:
+            yield self._chunk(None)
+        yield DONE
+
+    def failed(self, why: BadRequest) -> Iterator[bytes]:
+        """Yield the events of a failure."""
+        yield _event({"error": why.error_object})
+        yield DONE
+
+    def _chunk(self, delta: Mapping[str, Any] | None, end: str | None = None) -> bytes:
+        """Format one event; without ``delta`` the one with the usage."""
+        choices = [{"index": 0, "delta": dict(delta or {}), "finish_reason": end, "logprobs": None}]
+        chunk: dict[str, Any] = {
+            "id": self._answer.message_id,
+            "object": "chat.completion.chunk",
+            "created": self._created,
+            "model": self._asked.model,
+            "choices": [] if delta is None else choices,
+        }
+        if delta is None:
+            chunk["usage"] = _usage(self._answer)
+        return _event(chunk)
 
 
-def event(plain: Any) -> bytes:
-    """Format a server-sent event."""
+def _event(plain: Any) -> bytes:
     return b"data: " + encoded(plain) + b"\n\n"
 
 
 DONE = b"data: [DONE]\n\n"
-STILL_HERE = b": still working\n\n"
 
 
 def models(agents: Collection[str], created: int) -> dict[str, Any]:
