@@ -5,8 +5,10 @@ that they match.
 import ast
 import dataclasses
 import inspect
+import json
 import re
 import textwrap
+import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -33,6 +35,7 @@ from claw.host.manifest import (
     installed_plugins,
 )
 from claw.host.state import owned_models
+from claw.policy.catalog import CORE_TOOLS
 from claw_admin.config_file.schema import add_owned_schemas
 
 HERE = Path(__file__).parent
@@ -334,9 +337,36 @@ def _holds(body: dict[str, Any]) -> str:
     return words.get(kind, str(kind)) if isinstance(kind, str) else "anything"
 
 
-PAGES = {"hooks.md": hooks, "manifest.md": manifest, "settings.md": settings, "testing.md": testing} | {
-    f"hooks/{_page_of(name)}": partial(hook_page, name) for name in HOOKS
-}
+HINTS = HERE.parent / "core/claw/config/package_hints.json"
+
+
+def package_hints() -> str:
+    """Return the table of what each first-party package brings, for the hints of core.
+
+    Chat commands, and plugins and tools that are not released, are in no manifest: they are written by hand and kept.
+    """
+    table = json.loads(HINTS.read_text(encoding="utf-8"))
+    for file in sorted(HERE.parent.glob("plugins/*/*/claw-plugin.json")):
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+        project = tomllib.loads((file.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        about = table.setdefault(manifest["id"], {})
+        about["package"] = project["name"]
+        about |= {field: sorted(manifest.get(field, ())) for field in _HINTED}
+        named = {tool["name"] for tool in manifest.get("tools", ())}
+        about["tools"] = sorted(named.intersection(CORE_TOOLS).union(about.get("tools", ())))
+    lines = (f"  {json.dumps(id)}: {json.dumps({k: v for k, v in about.items() if v or k == 'package'})}"
+             for id, about in table.items())  # fmt: skip
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+_HINTED = ("commands", "configKeys", "channels", "shortKeys")
+PAGES = {
+    "../core/claw/config/package_hints.json": package_hints,
+    "hooks.md": hooks,
+    "manifest.md": manifest,
+    "settings.md": settings,
+    "testing.md": testing,
+} | {f"hooks/{_page_of(name)}": partial(hook_page, name) for name in HOOKS}
 
 if __name__ == "__main__":
     (HERE / "hooks").mkdir(exist_ok=True)

@@ -139,6 +139,8 @@ def _install(site: Path, name: str) -> None:
     info.mkdir()
     lines = [f"Metadata-Version: 2.3\nName: {name}\nVersion: {version}"]
     lines += [f"Requires-Dist: {line}" for line in project["dependencies"]]
+    extras = project.get("optional-dependencies", {}).items()
+    lines += [f'Requires-Dist: {line} ; extra == "{extra}"' for extra, needs in extras for line in needs]
     (info / "METADATA").write_text("\n".join(lines) + "\n", encoding="utf-8")
     groups = project.get("entry-points", {})
     entries = (

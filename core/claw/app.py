@@ -391,10 +391,11 @@ class App:
     def _ordered(self, registry: Registry) -> tuple[Registry, tuple[ToolFact, ...]]:
         """Sort the tools, those of core first, and return their policy facts in the same order."""
         suppliers = self.config.settings.tools.suppliers
-        pairs = [
-            (tool, replace(tool_fact(tool, tool.plugin, suppliers), refused_by=refused))
-            for tool, refused in zip(registry.tools, registry.refusals(self.log), strict=True)
-        ]
+        ours = {state.id for state in self.host.plugin_states if state.found.is_first_party}
+        pairs = []
+        for tool, refused in zip(registry.tools, registry.refusals(self.log), strict=True):
+            fact = tool_fact(tool, tool.plugin, suppliers, first_party=tool.plugin in ours)
+            pairs.append((tool, replace(fact, refused_by=refused)))
         pairs.sort(key=lambda pair: pair[1].plugin is not None)
         return replace(registry, tools=tuple(tool for tool, _ in pairs)), tuple(fact for _, fact in pairs)
 

@@ -37,12 +37,14 @@ _NAMES = {
     "claw.config.errors": "ConfigErrors ErrorFactory",
     "claw.config.loader": "Config load_config no_owners validate_section validate_source",
     "claw.config.models": "Settings",
-    "claw.config.paths": "AGENT_KEYS format_key get_value split_key value_at values_at written_path",
+    "claw.config.paths": (
+        "AGENT_KEYS IdStep Layout camel_case format_key id_of normalise_layout split_key value_at values_at"
+    ),
     "claw.config.source": (
         "CONFIG_FILE_NAMES ConfigSource SubstitutedText find_config parse_config read_config substitute_all"
     ),
     "claw.config.summary": (
-        "ANY_ENDPOINT FIRST_PARTY ConfigOutline PluginKeys install_hint outline_config schema_violations"
+        "ANY_ENDPOINT ConfigOutline PluginKeys install_hint outline_config package_of schema_violations"
     ),
     "claw.config.values": "Duration Names Size origin_of section_default validation_error",
     # Contracts beyond those of ``claw``
@@ -51,7 +53,7 @@ _NAMES = {
     "claw.contracts.errors": "BusyError",
     "claw.contracts.extensions": "Statement position_of",
     "claw.contracts.prompt": "RenderedSection size_of",
-    "claw.contracts.provider": "AnswerBroken KnownModels",
+    "claw.contracts.provider": "AnswerBroken",
     "claw.contracts.text": "escape_controls to_json truncate truncate_blocks with_ellipsis",
     "claw.contracts.tool": "fit_result",
     "claw.contracts.tool_schema": "without_nulls",
@@ -66,14 +68,13 @@ _NAMES = {
     ),
     "claw.host.health": "CRASHED HUNG MAX_CRASHES LoadFailure PluginHealth files_digest",
     "claw.host.integrity": (
-        "LOCK_FILE FileDamage dist_info_folders expected_hashes "
-        "find_record normalise_distribution record_damages unusable_lock"
+        "LOCK_FILE FileDamage dist_info_folders expected_hashes find_record record_damages unusable_lock"
     ),
     "claw.host.isolation": "DEFAULT_TIMEOUTS Timeouts describe_exception reserved_stdout run_bounded",
     "claw.host.manager": "Host",
     "claw.host.manifest": (
         "KIND_OF_HOOK ChannelDeclaration InstalledPlugin Manifest ProviderDeclaration ToolDeclaration "
-        "api_matches installed_plugins parse_manifest providers_of short_forms variables_of"
+        "api_matches installed_plugins normalise_distribution parse_manifest providers_of short_forms"
     ),
     "claw.host.overlay": ("CURRENT_LINK EDITABLE_FILE GATEWAY_LOCK LAYERS_FOLDER METADATA_FILE STAGED_LINK"),
     "claw.host.registry": "BUILTIN Contribution HookRules ON_DEMAND SLOTS WANTED account_of channel_key hook_problems",
@@ -87,7 +88,7 @@ _NAMES = {
     "claw.policy.fixes": "ConfigEdit",
     "claw.policy.layers": "LAYERS Layer group_scope",
     "claw.policy.matching": "ToolMatcher",
-    "claw.policy.subjects": "RunFacts ToolFact is_core_tool tool_fact",
+    "claw.policy.subjects": "RunFacts ToolFact tool_fact",
     # Security: admission, secrets, workspace files, text of other people
     "claw.security.admission": (
         "PAIRED_PEOPLE TERMINAL Admission account_setting configured_owners decide_admission is_owner paired_people"

@@ -113,12 +113,15 @@ from claw.config.models import (
 )
 from claw.config.paths import (
     AGENT_KEYS as AGENT_KEYS,
+    IdStep as IdStep,
+    Layout as Layout,
+    camel_case as camel_case,
     format_key as format_key,
-    get_value as get_value,
+    id_of as id_of,
+    normalise_layout as normalise_layout,
     split_key as split_key,
     value_at as value_at,
     values_at as values_at,
-    written_path as written_path,
 )
 from claw.config.source import (
     CONFIG_FILE_NAMES as CONFIG_FILE_NAMES,
@@ -131,11 +134,11 @@ from claw.config.source import (
 )
 from claw.config.summary import (
     ANY_ENDPOINT as ANY_ENDPOINT,
-    FIRST_PARTY as FIRST_PARTY,
     ConfigOutline as ConfigOutline,
     PluginKeys as PluginKeys,
     install_hint as install_hint,
     outline_config as outline_config,
+    package_of as package_of,
     schema_violations as schema_violations,
 )
 from claw.config.values import (
@@ -174,7 +177,6 @@ from claw.contracts.prompt import (
 )
 from claw.contracts.provider import (
     AnswerBroken as AnswerBroken,
-    KnownModels as KnownModels,
 )
 from claw.contracts.text import (
     escape_controls as escape_controls,
@@ -225,7 +227,6 @@ from claw.host.integrity import (
     dist_info_folders as dist_info_folders,
     expected_hashes as expected_hashes,
     find_record as find_record,
-    normalise_distribution as normalise_distribution,
     record_damages as record_damages,
     unusable_lock as unusable_lock,
 )
@@ -248,10 +249,10 @@ from claw.host.manifest import (
     ToolDeclaration as ToolDeclaration,
     api_matches as api_matches,
     installed_plugins as installed_plugins,
+    normalise_distribution as normalise_distribution,
     parse_manifest as parse_manifest,
     providers_of as providers_of,
     short_forms as short_forms,
-    variables_of as variables_of,
 )
 from claw.host.overlay import (
     CURRENT_LINK as CURRENT_LINK,
@@ -322,7 +323,6 @@ from claw.policy.matching import (
 from claw.policy.subjects import (
     RunFacts as RunFacts,
     ToolFact as ToolFact,
-    is_core_tool as is_core_tool,
     tool_fact as tool_fact,
 )
 from claw.security.admission import (
@@ -422,3 +422,5 @@ from claw.storage.turn_log import (
 from claw.storage.usage import (
     SessionUsage as SessionUsage,
 )
+
+__all__: list[str]

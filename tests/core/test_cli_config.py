@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 from claw.config import source
-from claw.config.paths import get_value
-from claw.config.summary import OUR_SHORT_FORMS
 from claw.contracts.errors import UsageError
 from claw.host.manifest import InstalledPlugin, Manifest, ProviderDeclaration
 from claw_admin.config_file.get import MASK, masked
 from claw_admin.setup import init
+from claw_config_sdk import get_value
 from typer.testing import CliRunner
 
 Claw = Callable[..., subprocess.CompletedProcess[str]]
@@ -65,7 +64,7 @@ def test_a_value_may_begin_with_a_dash(claw: Claw, home: Path, key: str, value: 
 
     assert (done.returncode, "unknown option" in done.stderr) == (0, False), done.stderr
     written = source.read_config(home / "config.yaml").tree
-    assert get_value(written, key.removesuffix("[]"), OUR_SHORT_FORMS) == stored
+    assert get_value(written, key.removesuffix("[]"), {}) == stored
     assert "Usage:" in claw("config", "set", key, "--help").stdout
     assert claw("config", "set", "--jsn", "x").returncode == 2
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from claw.config import Config, validate_source
-from claw.config.paths import get_value, written_path
 from claw.config.source import ConfigSource
 from claw.config.summary import outline_config
 from claw.contracts.errors import PluginError
@@ -17,6 +16,7 @@ from claw.host.manifest import InstalledPlugin, Manifest, parse_manifest, short_
 from claw.host.state import decide_states
 from claw.security.admission import decide_admission
 from claw_admin.config_checks.file_warnings import file_warnings
+from claw_config_sdk import get_value, written_path
 
 SHAPES = {
     "userIds": "RU[0-9a-f]{4}",
@@ -153,7 +153,9 @@ def test_a_short_key_of_a_plugin_stands_for_the_key_in_its_own_section() -> None
 @pytest.mark.parametrize("key", ["tools", "owners", "budgets", "approvals", "compaction"])
 def test_no_manifest_takes_a_key_of_core_or_of_another_plugin(key: str) -> None:
     assert config_of({"tools": {"deny": ["x"]}}, plugin([key])).settings.tools.deny == ("x",)
-    forms = short_forms([plugin([key], shortKeys=[key])])
+    owned = {"budgets": ["budgets"], "approvals": ["approvals"], "compaction": ["agents.compaction"]}
+    owner = plugin([], "owner", configKeys=owned.get(key, []))
+    forms = short_forms([owner, plugin([key], shortKeys=[key])])
     tree = {key: {"a": 1}}
     long = ("agents", "defaults", key) if key == "compaction" else (key,)
     assert get_value(tree, key, forms) == {"a": 1}

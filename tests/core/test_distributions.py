@@ -11,7 +11,8 @@ from typing import Any
 
 import claw
 import pytest
-from claw.config.summary import FIRST_PARTY
+from claw.config.summary import package_of
+from claw.host.manifest import find_plugin, installed_plugins, release_train
 from core.source import ROOT, members
 
 PROJECTS: dict[str, tuple[Path, dict[str, Any]]] = {
@@ -77,16 +78,25 @@ PLUGIN_PROJECTS = {
 }
 
 
-def test_the_table_of_our_packages_says_what_the_projects_and_manifests_say() -> None:
-    released = {id: about for id, about in FIRST_PARTY.items() if about["package"]}
-    assert {id: about["package"] for id, about in released.items()} == {
+def test_the_metadata_of_core_names_the_distribution_of_every_first_party_plugin() -> None:
+    names = {name for name, _ in PLUGIN_PROJECTS.values()}
+    assert release_train() == names
+    assert {one.distribution for one in installed_plugins() if one.is_first_party} == names
+    extra = PROJECTS["claw-core"][1]["project"]["optional-dependencies"]["all"]
+    assert [line.split()[0] for line in extra] == sorted(names)
+
+
+def test_the_id_of_a_first_party_plugin_is_refused_to_any_other_distribution() -> None:
+    fault = find_plugin("telegram", "claw_telegram", "claw-telegrams", "1.0").fault
+    assert fault is not None and "its id belongs to claw" in fault.problem
+    assert find_plugin("telegram", "claw_telegram", "Claw_Telegram", "1.0").is_first_party
+    assert not find_plugin("acme", "claw_telegram", "claw-plugin-acme", "1.0").is_first_party
+
+
+def test_the_table_for_hints_names_the_package_of_each_plugin() -> None:
+    assert {id: package_of(id) for id in PLUGIN_PROJECTS} == {
         id: name for id, (name, _) in PLUGIN_PROJECTS.items()
     }
-    for id, (_, folder) in PLUGIN_PROJECTS.items():
-        [file] = folder.glob("*/claw-plugin.json")
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-        for field in ("commands", "configKeys", "channels", "shortKeys"):
-            assert sorted(FIRST_PARTY[id].get(field, ())) == sorted(manifest.get(field, ())), (id, field)
 
 
 HINT = re.compile(r"(?:plugins|pip) install (?:-[-\w]+ )*[\"']?(claw-[a-z][\w-]*|pytest-claw)")

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from claw import i18n
 from claw.config import Config, load_config
+from claw.config.summary import plugins_that_bring
 from claw.contracts.messages import Sender
 from claw.host.manifest import InstalledPlugin, Manifest, ToolDeclaration
 from claw.host.state import PluginState
@@ -45,8 +46,9 @@ class RegisteredTool:
     parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object"})
 
 
+SUPPLIERS = plugins_that_bring("tools")
 REGISTERED = (
-    *(RegisteredTool(name, plugin) for name, plugin in CORE_TOOLS.items() if plugin),
+    *(RegisteredTool(name, SUPPLIERS[name]) for name in CORE_TOOLS if name in SUPPLIERS),
     RegisteredTool("acme_status", "acme"),
     RegisteredTool("acme_reset", "acme", optional=True),
     RegisteredTool("weather", "sky"),
@@ -67,7 +69,13 @@ def ask(
 ) -> tuple[Explanation, Judgement, Config]:  # fmt: skip
     config = load_config(home, {})
     suppliers = config.settings.tools.suppliers
-    facts = [tool_fact(one, one.plugin, suppliers, lacks=_lacks(one, config, lacking)) for one in registered]
+    facts = [
+        tool_fact(
+            one, one.plugin, suppliers,
+            first_party=one.plugin in SUPPLIERS.values(), lacks=_lacks(one, config, lacking),
+        )
+        for one in registered
+    ]  # fmt: skip
     facts.sort(key=lambda fact: fact.plugin is not None)
     judged = resolve_tools(config, owned(run, config), facts, fallbacks)
     return explain_tool(tool, config, judged), judged, config

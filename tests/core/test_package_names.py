@@ -5,7 +5,7 @@ import re
 import tomllib
 
 import pytest
-from claw.config.summary import FIRST_PARTY, install_hint
+from claw.config.summary import install_hint
 from core.source import ROOT
 
 INSTALLED = re.compile(r"(?:plugins install|pip install|uv tool install|pipx install)\s+['\"]?(claw[a-z-]*)")
@@ -20,7 +20,8 @@ def ours() -> set[str]:
 
 
 def test_every_package_of_the_table_is_one_of_this_repository() -> None:
-    packages = {str(entry["package"]) for entry in FIRST_PARTY.values()} - {""}
+    table = json.loads((ROOT / "core/claw/config/package_hints.json").read_text(encoding="utf-8"))
+    packages = {str(entry["package"]) for entry in table.values()} - {""}
     assert packages <= ours()
     assert all(name.startswith("claw-") for name in packages)
 
@@ -40,7 +41,3 @@ def test_no_text_names_another_package() -> None:
 @pytest.mark.parametrize("unknown", ["telegrem", "claw-memory", "raed", "clock"])
 def test_a_hint_for_an_unknown_id_names_no_package(unknown: str) -> None:
     assert install_hint(unknown) == f"install the package that provides {unknown}"
-
-
-def test_the_table_is_data() -> None:
-    assert json.loads((ROOT / "core/claw/config/first_party.json").read_text(encoding="utf-8")) == FIRST_PARTY

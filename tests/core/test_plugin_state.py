@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from claw.config import validate_source
+from claw.config.errors import ConfigErrors
 from claw.config.source import ConfigSource, parse_config
-from claw.config.summary import FIRST_PARTY, PluginKeys, outline_config
+from claw.config.summary import PluginKeys, outline_config, plugins_that_bring
 from claw.contracts.errors import ConfigError
 from claw.host.discovery import plugin_keys
 from claw.host.manifest import InstalledPlugin, parse_manifest
@@ -83,12 +84,12 @@ def test_the_operator_decides_first_and_the_reason_names_the_key(config, wanted,
 
 
 def test_a_list_of_allowed_plugins_need_not_name_the_parts_of_claw_itself():
-    part = plugin("models", kinds=["models"], standard=True)
+    part = replace(plugin("models", kinds=["models"], standard=True), is_first_party=True)
     config = {"plugins": {"allow": ["other"]}}
 
     assert state(part, config)[0] == "loaded"
     assert state(part, {"plugins": {"deny": ["models"]}})[0] == "blocked"
-    assert state(plugin(standard=True, tools=[{"name": "x"}]), config)[0] == "blocked", "a third party's"
+    assert state(replace(part, is_first_party=False), config)[0] == "blocked", "the id gives no right"
 
 
 def key_errors(file: str, *found) -> list[ConfigError]:
@@ -96,7 +97,12 @@ def key_errors(file: str, *found) -> list[ConfigError]:
     tree, lines = parse_config(file)
     states = decide_states(found, outline_config(tree), ())
     read = ConfigSource(text=file, tree=tree, lines=lines)
-    config = validate_source(read, Path("/home"), {}, lambda read: plugin_keys(states))
+    try:
+        config = validate_source(read, Path("/home"), {}, lambda read: plugin_keys(states))
+    except ConfigErrors as wrong:
+        return list(wrong.errors)
+    except ConfigError as wrong:
+        return [wrong]
     return config_key_errors(config, states)
 
 
@@ -180,7 +186,7 @@ def test_the_hints_name_the_keys_of_our_own_manifests():
 
     owned = {key: each["id"] for each in manifests for key in each.get("configKeys", ())}
 
-    assert owned == {key: id for id, about in FIRST_PARTY.items() for key in about.get("configKeys", ())}
+    assert owned == plugins_that_bring("configKeys")
 
 
 def test_another_api_version_is_incompatible():

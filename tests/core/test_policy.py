@@ -10,6 +10,7 @@ import pytest
 from claw.agent import turn_context
 from claw.cli import tools
 from claw.config import Config, load_config
+from claw.config.summary import plugins_that_bring
 from claw.contracts.messages import Sender
 from claw.policy.catalog import CORE_TOOLS, PROFILES, TOOL_GROUPS, matches_pattern, normalise_tool_name
 from claw.policy.decision import Judgement
@@ -20,7 +21,8 @@ from claw.testing import FakeTool
 from hypothesis import given, settings, strategies as st
 
 OWNER = RunFacts(owner=True, provider="anthropic", model="opus")
-CORE = tuple(ToolFact(name, supplier=plugin) for name, plugin in CORE_TOOLS.items() if plugin)
+SUPPLIERS = plugins_that_bring("tools")
+CORE = tuple(ToolFact(name, supplier=SUPPLIERS[name]) for name in CORE_TOOLS if name in SUPPLIERS)
 ACME = (ToolFact("acme_status", "acme", "acme"), ToolFact("acme_reset", "acme", "acme", optional=True))
 SKY = (ToolFact("weather", "sky", "sky"), ToolFact("storm", "sky", "sky", optional=True))
 FACTS = CORE + ACME + SKY
@@ -317,20 +319,23 @@ def test_a_tool_that_a_fallback_would_not_have_falls_and_the_fallback_is_named(t
 # -- whose tool it is ---------------------------------------------------------------------------------------
 
 
-def kinds(name: str, plugin: str, suppliers: dict[str, str]) -> tuple[bool, str]:
-    fact = tool_fact(FakeTool(name).tool, plugin, suppliers)
+def kinds(
+    name: str, plugin: str, suppliers: dict[str, str], *, first_party: bool = False
+) -> tuple[bool, str]:
+    fact = tool_fact(FakeTool(name).tool, plugin, suppliers, first_party=first_party)
     return fact.plugin is None, fact.assigned_to
 
 
-def test_a_reserved_name_makes_a_core_tool_only_of_its_supplier() -> None:
-    assert kinds("read", "tools-std", {}) == (True, "")
+def test_a_reserved_name_makes_a_core_tool_only_of_a_plugin_of_the_release_train() -> None:
+    assert kinds("read", "tools-std", {}, first_party=True) == (True, "")
     assert kinds("read", "acme", {}) == (False, "")
-    assert kinds("other", "tools-std", {}) == (False, "")
+    assert kinds("read", "tools-std", {}) == (False, ""), "an id gives no right"
+    assert kinds("other", "tools-std", {}, first_party=True) == (False, "")
 
 
 def test_a_name_that_was_handed_over_is_core_at_its_new_supplier_and_lost_to_the_old_one() -> None:
     assert kinds("read", "acme", {"Read": "acme"}) == (True, "")
-    assert kinds("read", "tools-std", {"Read": "acme"}) == (False, "acme")
+    assert kinds("read", "tools-std", {"Read": "acme"}, first_party=True) == (False, "acme")
 
 
 def names_of(judged: Judgement) -> list[tuple[str, str | None]]:

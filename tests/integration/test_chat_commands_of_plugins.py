@@ -12,7 +12,7 @@ from claw.agent.chat_commands import run_chat_command
 from claw.agent.turn_context import TurnOptions
 from claw.app import App, load_setup, terminal_message
 from claw.cli.chat_conversation import TerminalConversation
-from claw.config.summary import FIRST_PARTY
+from claw.config.summary import plugins_that_bring
 from claw.host.isolation import Timeouts
 from claw.runtime import Conversation, FunctionCommand
 from claw.testing import FakeChannel, FakeProvider, Harness, says, standard_plugins
@@ -215,7 +215,7 @@ async def test_a_name_that_nobody_could_type_quarantines_its_plugin(wrong: str) 
         assert any("acme" in line and "named" in line for line in harness.log_lines)
 
 
-HINTS = [(name, id) for id, about in FIRST_PARTY.items() for name in about.get("chatCommands", ())]
+HINTS = list(plugins_that_bring("chatCommands").items())
 
 
 @pytest.mark.parametrize(("name", "plugin"), HINTS)

@@ -16,7 +16,7 @@ from typing import Any
 from claw.agent.context import compact_conversation
 from claw.agent.routing import Route
 from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, parse_model_choice, resolve_turn
-from claw.config.summary import FIRST_PARTY, package_of
+from claw.config.summary import package_of, plugins_that_bring
 from claw.contracts.channel import ChatCommand, Conversation, FunctionCommand
 from claw.contracts.diagnostics import IDLE, LOADED
 from claw.contracts.errors import ClawError, PluginError, UsageError, nearest
@@ -32,7 +32,6 @@ from claw.storage.overrides import Override
 
 DEFAULT = "default"
 """Clears an override: the agent's setting applies again."""
-_PLUGIN_OF = {name: id for id, about in FIRST_PARTY.items() for name in about.get("chatCommands", ())}
 
 _LINE = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:@[\w.-]+)?(?:\s+(.*))?", re.S)
 _SIMILARITY = 0.7
@@ -111,7 +110,7 @@ class ChatCommands:
 
     def absence(self, name: str) -> str:
         """Return why a command of claw's own packages is missing, and what to do; empty for any other name."""
-        id = _PLUGIN_OF.get(name)
+        id = plugins_that_bring("chatCommands").get(name)
         if id is None:
             return ""
         for state in self._host.plugin_states:

@@ -208,8 +208,9 @@ def call_context(tool: Tool | None, caller: Caller, problem: str = "") -> CallCo
     traits = None
     if tool:
         traits = ToolTraits(
-            tool.name, tool.plugin, tool.effects, tool.owner_only, tool.optional, tool.parallel
-        )
+            tool.name, tool.plugin, tool.effects, tool.owner_only, tool.optional, tool.parallel,
+            any(fact.name == tool.name and fact.plugin is None for fact in context.judgement.loaded),
+        )  # fmt: skip
     return CallContext(
         turn=caller.turn,
         session_key=context.route.session_key,

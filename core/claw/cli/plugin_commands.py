@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from claw import i18n
-from claw.config.summary import FIRST_PARTY, outline_config
+from claw.config.summary import outline_config, package_of, plugins_that_bring
 from claw.contracts.diagnostics import IDLE, LOADED
 from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError
 from claw.host import discovery, state
@@ -26,11 +26,6 @@ from claw.host.isolation import failure_of, run_bounded
 from claw.host.manifest import InstalledPlugin
 from claw.host.state import PluginState
 from claw.i18n import t
-
-PACKAGE_OF = {
-    path: str(about["package"]) for about in FIRST_PARTY.values() for path in about.get("commands", ())
-}
-"""Command → the package that provides it: for the hint when it is not installed."""
 
 HELP_NAMES = ["-h", "--help"]
 
@@ -96,8 +91,8 @@ def contributed_commands(group: str = "") -> dict[str, LazyCommand]:
 
 def missing_command_error(path: str) -> UsageError | None:
     """Return the error for a command of ours whose package is not installed; None for any other name."""
-    package = PACKAGE_OF.get(path)
-    if package is None:
+    package = package_of(plugins_that_bring("commands").get(path, ""))
+    if not package:
         return None
     installs = "install" in contributed_commands("plugins")
     fix = "claw plugins install {package}" if installs else "pip install {package}"

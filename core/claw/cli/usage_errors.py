@@ -7,7 +7,8 @@ recognised by their names and fields (typer 0.29, ``_click/exceptions.py``).
 import re
 from typing import Any
 
-from claw.cli.plugin_commands import PACKAGE_OF, missing_command_error
+from claw.cli.plugin_commands import missing_command_error
+from claw.config.summary import plugins_that_bring
 from claw.contracts.errors import UsageError, nearest
 
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
@@ -60,7 +61,11 @@ def _no_command(ctx: Any, message: str) -> UsageError:
     group = ctx.command_path.partition(" ")[2]
     if missing := missing_command_error(f"{group} {word}".lstrip()):
         return missing
-    ours = [name for before, _, name in (path.rpartition(" ") for path in PACKAGE_OF) if before == group]
+    ours = [
+        name
+        for before, _, name in (path.rpartition(" ") for path in plugins_that_bring("commands"))
+        if before == group
+    ]
     near = nearest(word, [*ctx.command.list_commands(ctx), *ours]) or ""
     fix = "did you mean claw {near}?" if near else "{path} --help lists them"
     return UsageError(

@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from claw.config.paths import Path, format_key, line_of, value_at
 from claw.config.source import SubstitutedText
+from claw.config.summary import package_of_key
 from claw.contracts.errors import ConfigError, nearest
 from claw.i18n import t
 
@@ -89,6 +90,12 @@ class ErrorFactory:
             error.where += f" ({name})"
         return error
 
+    def not_installed(self, path: Path) -> ConfigError:
+        """Create the error about a key that only a plugin gives effect, and none that is installed owns."""
+        package = package_of_key(path)
+        fix = "Install it (claw plugins install {package}), or remove the key"
+        return self.error(path, "it has no effect: {package} is not installed", fix, package=package)
+
     def errors(self, found: ValidationError, model: type[BaseModel], base: Path = ()) -> list[ConfigError]:
         """Convert every error of a validation, in the order of the file; one per key.
 
@@ -101,6 +108,8 @@ class ErrorFactory:
                 detail, value_at(self._tree, base), partial(self._known, model, base)
             )
             error = self.error(base + path, problem, fix, **values)
+            if detail["type"] == "extra_forbidden" and package_of_key(base + path):
+                error = self.not_installed(base + path)
             by_key.setdefault(error.key, (error.line or 0, error))
         return [error for _, error in sorted(by_key.values(), key=lambda pair: pair[0])]
 

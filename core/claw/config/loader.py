@@ -29,7 +29,7 @@ from claw.config.paths import (
     without_values,
 )
 from claw.config.source import substitute_all
-from claw.config.summary import DeclaredChannel, OwnedModels, PluginKeys
+from claw.config.summary import DeclaredChannel, OwnedModels, PluginKeys, idle_keys
 from claw.contracts.errors import ConfigError, UsageError, nearest
 
 __all__ = ["Agent", "Config", "ConfigErrors", "load_config", "validate_section", "validate_source"]
@@ -292,7 +292,7 @@ def validate_source(
     teller = ErrorFactory(layout.tree, read.lines, file, layout.as_written, models)
     owned, errors = _validate_owned(models, layout.tree, teller, home, environ)
     try:
-        rest = without_values(layout.tree, owned)
+        rest = without_values(layout.tree, (*owned, *idle_keys(layout.tree)))
         rest["channels"] = with_token_users(rest.get("channels", {}), channels)
         settings = validate_section(Settings, rest, teller, home=home, environ=environ)
     except ConfigError as wrong:

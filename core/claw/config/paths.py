@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from claw.contracts.errors import UsageError, nearest
-
 PathPart = str | int
 Path = tuple[PathPart, ...]
 
@@ -144,16 +142,22 @@ def normalise_agent_id(value: str | None, default: str = "default") -> str:
 
 
 AGENT_KEYS = {
-    "workspace", "workspaceDir", "systemPrompt", "skills", "thinkingDefault", "toolChoice", "contextTokens",
-    "maxTokens", "maxTurns", "compaction", "contextPruning", "subagents", "heartbeat", "memorySearch", "sandbox",
-    "identity", "userTimezone", "model", "historyLimit", "bootstrapMaxChars", "bootstrapTotalMaxChars",
+    "workspace", "workspaceDir", "systemPrompt", "thinkingDefault", "toolChoice", "contextTokens", "maxTokens",
+    "maxTurns", "subagents", "sandbox", "identity", "userTimezone", "model", "historyLimit", "bootstrapMaxChars",
+    "bootstrapTotalMaxChars",
 }  # fmt: skip
-"""Keys of ``agents.defaults`` that are also accepted at the top level."""
+"""Keys of ``agents.defaults`` that are also accepted at the top level, beside those that plugins own (``agents.KEY``)."""
+
+KEYS_FOR_PLUGINS = (
+    "messages.queue", "channels.*.queue", "logging.level", "logging.maxSize", "logging.keep", "prompt.docsPath",
+    "agents.bootstrapMaxChars", "agents.bootstrapTotalMaxChars", "providers.*.tools", "providers.*.models.*.tools",
+)  # fmt: skip
+"""Keys that core describes and does not read: without a plugin that owns them (``configKeys``) they have no effect."""
 
 _CHANNEL_KEYS = frozenset({"groups", "allowFrom", "dmPolicy", "groupPolicy", "botToken", "appId"})
 _TOP_LEVEL_KEYS = frozenset({
-    "locale", "agents", "tools", "channels", "providers", "plugins", "owners", "prompt", "session", "gateway",
-    "hooks", "cron", "logging", "messages", "bindings", "models",
+    "locale", "agents", "tools", "channels", "providers", "plugins", "owners", "prompt", "session", "logging", "messages",
+    "bindings", "models",
 })  # fmt: skip
 
 
@@ -171,6 +175,11 @@ class Layout:
             if path[: len(place)] == place:
                 return written + path[len(place) :]
         return path
+
+    def full_path(self, name: str) -> Path | None:
+        """Return the path that a name at the top level stands for; None when it is no short form."""
+        moved = {written[0]: place for place, written in self.moved if len(written) == 1}
+        return _long_form(name, self.short_forms) or moved.get(name)
 
 
 def camel_case(name: str) -> str:
@@ -202,7 +211,7 @@ def _long_form(key: str, short_forms: Mapping[str, Path]) -> Path | None:
     """Return the path that a name at the top level stands for; None when it is no short form."""
     if camel_case(key) in AGENT_KEYS:
         return ("agents", "defaults", key)
-    return None if key in _TOP_LEVEL_KEYS else short_forms.get(key)
+    return None if key in _TOP_LEVEL_KEYS else short_forms.get(key, short_forms.get(camel_case(key)))
 
 
 def _looks_like_a_channel(value: Any) -> bool:
@@ -237,81 +246,3 @@ def _entries_to_list(tree: dict[str, Any]) -> list[tuple[Path, Path]]:
         {"id": id} | dict(entry) if isinstance(entry, Mapping) else entry for id, entry in entries.items()
     ]
     return [(("agents", "list", index), ("agents", "entries", id)) for index, id in enumerate(entries)]
-
-
-_MISSING: Any = object()
-
-
-def get_value(tree: Mapping[str, Any], key: str, short_forms: Mapping[str, Path]) -> Any:
-    """Return the value at ``key``, as written; list entries by index or id.
-
-    :raises UsageError: the file has no such key.
-    """
-    layout = normalise_layout(tree, short_forms)
-    value = value_at(layout.tree, _resolve_path(layout, key, must_exist=True), _MISSING)
-    if value is _MISSING:
-        fix = "claw config get without a key shows all of it"
-        raise UsageError("{key} is not set in the file", fix=fix, key=key)
-    return value
-
-
-def written_path(
-    tree: Mapping[str, Any], key: str, short_forms: Mapping[str, Path], *, must_exist: bool
-) -> Path:
-    """Return the path of ``key`` in the tree of the file; ids become indexes, and the spelling of the file is used.
-
-    :param must_exist: false = ``[]`` is the end of a list.
-    :raises UsageError: the key is malformed, or a list entry in it does not exist.
-    """
-    layout = normalise_layout(tree, short_forms)
-    return layout.as_written(_resolve_path(layout, key, must_exist=must_exist))
-
-
-def _resolve_path(layout: Layout, key: str, *, must_exist: bool) -> Path:
-    """Return the path of ``key`` in the arranged tree, also if it is not set yet; ids become indexes, and the spelling
-    of the file is used."""
-    wanted = split_key(key)
-    if wanted is None:
-        raise UsageError("{key} is not a valid key", fix="Write it like agents.list[0].tools.allow", key=key)
-    here: Any = layout.tree
-    path: list[PathPart] = []
-    for step in _expanded(wanted, layout.short_forms):
-        found = _resolve_step(here, step, key, path, must_exist)
-        path.append(found)
-        here = value_at(here, (found,), _MISSING)
-    return tuple(path)
-
-
-def _expanded(wanted: tuple[KeyStep, ...], short_forms: Mapping[str, Path]) -> tuple[KeyStep, ...]:
-    """Expand short forms at the top level to their full path."""
-    head = wanted[0]
-    if isinstance(head, str) and (path := _long_form(head, short_forms)):
-        return (*path, *wanted[1:])
-    if wanted[:2] == ("agents", "entries") and len(wanted) > 2 and isinstance(wanted[2], str):
-        return ("agents", "list", IdStep(wanted[2]), *wanted[3:])
-    return wanted
-
-
-def _resolve_step(here: Any, step: KeyStep, key: str, path: list[PathPart], must_exist: bool) -> PathPart:
-    if isinstance(step, str):
-        if isinstance(here, Mapping) and step not in here:
-            return next((name for name in here if camel_case(str(name)) == camel_case(step)), step)
-        return step
-    entries = here if isinstance(here, list) else []
-    if isinstance(step, int):
-        if -len(entries) <= step < len(entries):
-            return step % len(entries)
-        fix = "Indexes start at 0; [] appends"
-        raise UsageError(
-            "{list} has {count:entry|entries}", fix=fix, list=format_key(path), count=len(entries)
-        )
-    if not step.id and not must_exist:
-        return len(entries)
-    ids = [id_of(entry) for entry in entries]
-    if step.id in ids:
-        return ids.index(step.id)
-    there = [id for id in ids if id]
-    near = nearest(step.id, there)
-    fix = "Did you mean {near}?" if near else "Ids there: {ids}"
-    problem, names = "{key}: {list} has no entry with the id {id}", ", ".join(there) or "-"
-    raise UsageError(problem, fix=fix, key=key, list=format_key(path), id=step.id, near=near, ids=names)

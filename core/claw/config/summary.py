@@ -1,58 +1,76 @@
 """Outline of the config for commands that must be fast: the plugins it may need, without validation or pydantic."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from claw.config.paths import Path, normalise_layout
+from claw.config.paths import KEYS_FOR_PLUGINS, Path, camel_case, normalise_layout, values_at
 from claw.contracts.errors import nearest
 from claw.i18n import t
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-FIRST_PARTY: Mapping[str, Mapping[str, Any]] = json.loads(
-    FilePath(__file__).with_name("first_party.json").read_bytes()
-)
-"""Plugin ids of claw's own, with ``package`` (empty = not released), ``commands``, ``chatCommands``, ``configKeys``,
-``channels`` and ``shortKeys``: data for hints; ``configModels``: those of the keys whose values core does not describe.
-Only their packages may use these ids."""
-
 ANY_ENDPOINT = "*"
 """In a manifest's ``providers``: the plugin serves every ``providers.NAME`` with a ``baseUrl`` that no other serves."""
 
 
-_OWNED = {key.partition(".")[0] for about in FIRST_PARTY.values() for key in about.get("configKeys", ())}
-
-
-def short_forms_of(plugin: str, channels: Iterable[str], keys: Iterable[str]) -> dict[str, Path]:
-    """Return name at the top level of the file → the path that it stands for, of the channels of a plugin and of the keys
-    of its own section that may stand there. A key that a plugin of claw's own owns keeps its meaning.
+@cache
+def _hints() -> Mapping[str, Mapping[str, Any]]:
+    """Read the table plugin id → its package (empty = not released) and what it brings, which ``docs/make.py`` generates
+    from the manifests. It is the text of hints and decides nothing: an id in it gives a plugin no right.
     """
-    forms: dict[str, Path] = {name: ("channels", name) for name in channels}
-    forms |= {key: ("plugins", "entries", plugin, "config", key) for key in keys}
-    return {name: path for name, path in forms.items() if name not in _OWNED}
+    table: Mapping[str, Mapping[str, Any]] = json.loads(
+        FilePath(__file__).with_name("package_hints.json").read_bytes()
+    )
+    return table
 
 
-_SERVICES = (
-    "terminal", "slack", "whatsapp", "signal", "matrix", "imessage", "teams", "line", "irc", "wechat", "dingtalk",
-    "webchat",
-)  # fmt: skip
-OUR_SHORT_FORMS: Mapping[str, Path] = {name: ("channels", name) for name in _SERVICES} | {
-    name: path
-    for id, about in FIRST_PARTY.items()
-    for name, path in short_forms_of(id, about.get("channels", ()), about.get("shortKeys", ())).items()
-}
-"""Those of claw's own plugins, and names of chat services that no plugin of ours has: the section of a service whose
-plugin is not installed is then a channel that no plugin has, and not an unknown key. Nothing else reads these names."""
+def plugins_that_bring(kind: str) -> dict[str, str]:
+    """Return the name of each thing of a kind → the id of the plugin of claw's own that brings it: for hints.
+
+    :param kind: ``commands``, ``chatCommands``, ``configKeys``, ``channels``, ``shortKeys`` or ``tools``.
+    """
+    return {name: id for id, about in _hints().items() for name in about.get(kind, ())}
 
 
 def package_of(plugin: str) -> str:
     """Return the package of a plugin of claw's own, and empty for any other: no hint invents a name."""
-    return str(FIRST_PARTY.get(plugin, {}).get("package", ""))
+    return str(_hints().get(plugin, {}).get("package", ""))
+
+
+def package_of_key(path: Path) -> str:
+    """Return the package of claw's own that brings a key of the file; empty for any other key."""
+    steps = [camel_case(str(step)) for step in path]
+    if steps[:1] == ["agents"]:
+        steps[1:3] = steps[2:3] if steps[1:2] == ["defaults"] else ()
+    for kind in ("configKeys", "channels", "shortKeys"):
+        for key, id in plugins_that_bring(kind).items():
+            for pattern in (key, key.removeprefix("agents.")):
+                wanted = pattern.split(".")
+                if len(wanted) == len(steps) and all(
+                    a in ("*", b) for a, b in zip(wanted, steps, strict=True)
+                ):
+                    return package_of(id)
+    return ""
+
+
+def asks_for_nothing(value: Any) -> bool:
+    """Return true if the value of a plugin's key (empty, ``false``, ``off``, ``enabled: false``) needs no plugin."""
+    return value in (None, False, 0, "", "off", [], {}) or (
+        isinstance(value, Mapping) and value.get("enabled") is False
+    )
+
+
+def idle_keys(tree: Mapping[str, Any]) -> list[Path]:
+    """Return the paths of the keys of claw's own plugins whose value asks for nothing: they may stay when the plugin is
+    uninstalled."""
+    owned = plugins_that_bring("configKeys").keys() - KEYS_FOR_PLUGINS
+    return [path for key in owned for path, value in values_at(tree, key) if asks_for_nothing(value)]
 
 
 def install_hint(plugin: str) -> str:
@@ -88,7 +106,7 @@ class PluginKeys(NamedTuple):
 
     models: OwnedModels = MappingProxyType({})
     channels: Mapping[str, Sequence[DeclaredChannel]] = MappingProxyType({})
-    short_forms: Mapping[str, Path] = OUR_SHORT_FORMS
+    short_forms: Mapping[str, Path] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +131,7 @@ class ConfigOutline:
 
 
 def outline_config(
-    raw: Mapping[str, Any], short_forms: Mapping[str, Path] = OUR_SHORT_FORMS
+    raw: Mapping[str, Any], short_forms: Mapping[str, Path] = MappingProxyType({})
 ) -> ConfigOutline:
     """Build the outline of the raw tree, or of ``Config.layout``; values of the wrong type count as absent."""
     tree = normalise_layout(raw, short_forms).tree

@@ -45,6 +45,7 @@ class ToolTraits:
 
     :param plugin: the id of the plugin that registers it.
     :param effects: ``none``, ``idempotent`` or ``once``.
+    :param is_core: it has a reserved name by right: a list that names its plugin does not mean it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class ToolTraits:
     owner_only: bool = False
     optional: bool = False
     parallel: bool = True
+    is_core: bool = False
 
 
 @dataclass(frozen=True, slots=True)

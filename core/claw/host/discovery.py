@@ -25,7 +25,6 @@ from claw.host.health import PluginHealth
 from claw.host.manifest import (
     FILE_NAME,
     InstalledPlugin,
-    Manifest,
     declared_channels,
     installed_plugins as scan_uncached,
     short_forms,
@@ -197,29 +196,12 @@ FileStamp = tuple[str, int, int]
 """A path, its modification time in ns and its size in bytes; -1 and -1 for a missing one."""
 
 
-class _Fault(msgspec.Struct, frozen=True, array_like=True):
-    stage: str
-    problem: str
-    fix: str
-    values: dict[str, str | int | float]
-
-
-class _Row(msgspec.Struct, frozen=True, array_like=True):
-    id: str
-    package: str
-    distribution: str
-    version: str
-    folder: str | None
-    manifest: Manifest | None
-    fault: _Fault | None
-
-
 class _Index(msgspec.Struct, frozen=True):
     python: str
     claw: str
     folders: list[FileStamp]
     manifests: list[FileStamp]
-    found: list[_Row]
+    found: list[InstalledPlugin]
 
 
 def installed_plugins(home: Path) -> tuple[InstalledPlugin, ...]:
@@ -236,7 +218,7 @@ def installed_plugins(home: Path) -> tuple[InstalledPlugin, ...]:
     manifests = [_mark_of(str(one.folder / FILE_NAME)) for one in found if one.folder]
     newest = max((time_ns for _, time_ns, _ in (*folders, *manifests)), default=0)
     if _is_in_use(home) and newest < time.time_ns() - MIN_AGE_NS:
-        _write(place, _Index(sys.version, __version__, folders, manifests, [_row_of(one) for one in found]))
+        _write(place, _Index(sys.version, __version__, folders, manifests, list(found)))
     return found
 
 
@@ -264,8 +246,8 @@ def _mark_of(path: str) -> FileStamp:
 @lru_cache(maxsize=1)
 def _decoded(data: bytes) -> tuple[_Index, tuple[InstalledPlugin, ...]]:
     """Return an index and its plugins; a process asks for them a few times, and decodes them once."""
-    index = msgspec.json.decode(data, type=_Index)
-    return index, tuple(map(_found_of, index.found))
+    index = msgspec.json.decode(data, type=_Index, dec_hook=_from_plain)
+    return index, tuple(index.found)
 
 
 def _write(place: Path, index: _Index) -> None:
@@ -273,22 +255,17 @@ def _write(place: Path, index: _Index) -> None:
 
     with suppress(OSError, ClawError):
         SYSTEM_DISK.make_folder(place.parent)
-        SYSTEM_DISK.replace(place, msgspec.json.encode(index))
+        SYSTEM_DISK.replace(place, msgspec.json.encode(index, enc_hook=_as_plain))
 
 
-def _row_of(one: InstalledPlugin) -> _Row:
-    fault = _Fault(one.fault.stage, *one.fault.parts) if one.fault else None
-    folder = str(one.folder) if one.folder else None
-    return _Row(one.id, one.package, one.distribution, one.version, folder, one.manifest, fault)
+def _as_plain(value: Path | PluginError) -> Any:
+    if isinstance(value, PluginError):
+        return value.plugin, value.stage, *value.parts
+    return str(value)
 
 
-def _found_of(line: _Row) -> InstalledPlugin:
-    fault = None
-    if line.fault:
-        fault = PluginError(
-            line.id, line.fault.stage, line.fault.problem, line.fault.fix, **line.fault.values
-        )
-    folder = Path(line.folder) if line.folder else None
-    return InstalledPlugin(
-        line.id, line.package, line.distribution, line.version, folder, line.manifest, fault
-    )
+def _from_plain(kind: type[Any], value: Any) -> Any:
+    if kind is PluginError:
+        plugin, stage, problem, fix, values = value
+        return PluginError(plugin, stage, problem, fix, **values)
+    return kind(value)

@@ -6,7 +6,6 @@ Source: packaging.python.org, "Recording installed projects". Hashes there are U
 import csv
 import json
 import os
-import re
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from claw.contracts.errors import ClawError, PluginError
-from claw.host.manifest import InstalledPlugin
+from claw.host.manifest import InstalledPlugin, normalise_distribution
 from claw.host.overlay import CURRENT_LINK, LAYERS_FOLDER, METADATA_FILE
 from claw.i18n import t
 from claw.storage import files
@@ -205,11 +204,6 @@ def _check_file(
     present = _to_base64(sha256(content).digest())
     damage = FileDamage(name, path, t("its content differs"), present, inside)
     return None if _has_hash(content, digest) or present == expected.accepted.get(damage.key) else damage
-
-
-def normalise_distribution(name: str) -> str:
-    """Normalise the name of a distribution. Source: packaging.python.org, "Names and normalization"."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def dist_info_folders(folder: Path) -> dict[str, Path]:

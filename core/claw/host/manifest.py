@@ -6,7 +6,7 @@ nothing here imports it. Source of the entry-point rules: packaging.python.org, 
 
 import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.machinery import PathFinder
@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from claw.config.paths import Path as KeyPath
-from claw.config.summary import FIRST_PARTY, OUR_SHORT_FORMS, package_of, short_forms_of
 from claw.contracts.errors import PluginError
 
 GROUP = "claw.plugins"
@@ -151,8 +150,10 @@ class ProviderDeclaration(ManifestPart, frozen=True):
 
     def ready(self, environ: Mapping[str, str]) -> bool:
         """Return true if it may be a default: it has a model, a key, and what it needs is installed."""
+        from importlib.metadata import Distribution
+
         keyed = bool(self.default_model and self.variable(environ))
-        return keyed and (not self.needs or _is_installed(self.needs))
+        return keyed and (not self.needs or any(Distribution.discover(name=self.needs)))
 
 
 class Manifest(ManifestPart, frozen=True):
@@ -194,9 +195,9 @@ class Manifest(ManifestPart, frozen=True):
     :param short_keys: keys of its own section that may stand at the top level of the file too.
     :param standard: it is a part of claw that was taken out of core: ``plugins.allow`` need not name it (``plugins.deny``
         and ``enabled: false`` hold for it), and its answer to a hook with a slot is in force until ``plugins.slots``
-        chooses another. Only claw's own distributions may say so.
+        chooses another. It holds for a distribution that the metadata of ``claw-core`` names (:func:`release_train`).
     :param operator: its commands repair a claw that does not start, so they run even when the plugin is disabled, blocked
-        or quarantined, or when the config file is wrong. Only claw's own distributions may say so.
+        or quarantined, or when the config file is wrong. It holds for the same distributions as ``standard``.
     :param schema: address of a JSON Schema, for your editor.
     """
 
@@ -243,16 +244,6 @@ class Manifest(ManifestPart, frozen=True):
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
-def _is_installed(distribution: str) -> bool:
-    from importlib import metadata
-
-    try:
-        metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
-
-
 @dataclass(frozen=True)
 class InstalledPlugin:
     """An installed plugin, found and not imported.
@@ -261,6 +252,7 @@ class InstalledPlugin:
     :param folder: of that package; None when it cannot be found.
     :param manifest: None when it has none.
     :param fault: the reason why its manifest cannot be used.
+    :param is_first_party: its distribution is one of the release train of the installed ``claw-core``.
     """
 
     id: str
@@ -270,6 +262,7 @@ class InstalledPlugin:
     folder: Path | None = None
     manifest: Manifest | None = None
     fault: PluginError | None = None
+    is_first_party: bool = False
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -284,12 +277,12 @@ class InstalledPlugin:
     @property
     def is_operator(self) -> bool:
         """True if its commands run whatever its state is."""
-        return bool(self.manifest and self.manifest.operator and self.id in FIRST_PARTY)
+        return bool(self.manifest and self.manifest.operator and self.is_first_party)
 
     @property
     def is_standard(self) -> bool:
         """True if it is a part of claw that was taken out of core."""
-        return bool(self.manifest and self.manifest.standard and self.id in FIRST_PARTY)
+        return bool(self.manifest and self.manifest.standard and self.is_first_party)
 
 
 def parse_manifest(text: str, plugin: str) -> Manifest:
@@ -326,15 +319,18 @@ def api_matches(api: str, version: tuple[int, int] = API_VERSION) -> bool:
 def installed_plugins() -> tuple[InstalledPlugin, ...]:
     """Return every installed plugin, in order of its id; no plugin is imported.
 
-    Of two distributions with one plugin id the first on the path is used, and the other is reported as a
-    fault.
+    Of two distributions with one plugin id that of the release train is used, else the first on the path; the other is
+    reported as a fault.
     """
     from importlib.metadata import entry_points
 
     seen: dict[str, InstalledPlugin] = {}
     twice: list[InstalledPlugin] = []
-    for entry in entry_points(group=GROUP):
-        one = find_plugin(entry.name, entry.value, *_name_and_version(entry.dist))
+    all_found = [
+        find_plugin(entry.name, entry.value, *_name_and_version(entry.dist))
+        for entry in entry_points(group=GROUP)
+    ]
+    for one in sorted(all_found, key=lambda one: not one.is_first_party):
         first = seen.setdefault(one.id, one)
         if first is not one and first.distribution != one.distribution:
             twice.append(_faulty(
@@ -347,12 +343,6 @@ def installed_plugins() -> tuple[InstalledPlugin, ...]:
 def providers_of(found: Iterable[InstalledPlugin]) -> Iterator[ProviderDeclaration]:
     """Yield every provider that the manifests declare."""
     return (line for one in found if one.manifest for line in one.manifest.providers)
-
-
-def variables_of(found: Iterable[InstalledPlugin], provider: str) -> tuple[str, ...] | None:
-    """Return the environment variables that may hold a key of ``provider``; None when no manifest has it."""
-    lines = [line for line in providers_of(found) if line.name == provider]
-    return tuple(name for line in lines for name in line.env) if lines else None
 
 
 def key_variables(found: Iterable[InstalledPlugin]) -> dict[str, tuple[str, ...]]:
@@ -374,16 +364,40 @@ def declared_channels(found: Iterable[InstalledPlugin]) -> dict[str, list[Channe
     return declared
 
 
-def short_forms(found: Iterable[InstalledPlugin]) -> dict[str, KeyPath]:
-    """Return name at the top level of the file → the path that it stands for, of claw's own and all installed plugins.
-
-    A key that any plugin owns (``configKeys``) keeps its own meaning.
+def short_forms(found: Collection[InstalledPlugin]) -> dict[str, KeyPath]:
+    """Return name at the top level of the file → the path that it stands for, of the channels, the short keys and the
+    agents' keys of all installed plugins. A top-level key that any plugin owns (``configKeys``) keeps its own meaning.
     """
-    manifests = [one.manifest for one in found if one.manifest]
-    theirs = [short_forms_of(one.id, one.channels, one.short_keys) for one in manifests]
-    owned = {key.partition(".")[0] for one in manifests for key in one.config_keys}
-    forms = {name: path for one in (*theirs, OUR_SHORT_FORMS) for name, path in one.items()}
-    return {name: path for name, path in forms.items() if name not in owned}
+    forms: dict[str, KeyPath] = {}
+    owned = [tuple(key.split(".")) for one in found if one.manifest for key in one.manifest.config_keys]
+    for one in (one.manifest for one in found if one.manifest):
+        forms |= {name: ("channels", name) for name in one.channels}
+        forms |= {key: ("plugins", "entries", one.id, "config", key) for key in one.short_keys}
+    top_level = {steps[0] for steps in owned}
+    forms = {name: path for name, path in forms.items() if name not in top_level}
+    of_agents = (steps[1] for steps in owned if steps[0] == "agents" and len(steps) == 2)
+    return forms | {key: ("agents", "defaults", key) for key in of_agents}
+
+
+def normalise_distribution(name: str) -> str:
+    """Normalise the name of a distribution. Source: packaging.python.org, "Names and normalization"."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@cache
+def release_train() -> frozenset[str]:
+    """Return the distributions that the extras of the installed ``claw-core`` name: they are released with it.
+
+    The metadata of the installed distribution decides, and no plugin can change it; an id or a manifest proves nothing.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        text = distribution("claw-core").read_text("METADATA") or ""
+    except PackageNotFoundError:
+        return frozenset()
+    lines = re.findall(r"^Requires-Dist:[ \t]*([\w.-]+)[^;\n]*;.*\bextra\b", text.partition("\n\n")[0], re.M)
+    return frozenset(map(normalise_distribution, lines))
 
 
 def _name_and_version(dist: Any) -> tuple[str, str]:
@@ -395,12 +409,14 @@ def _name_and_version(dist: Any) -> tuple[str, str]:
 
 def find_plugin(plugin: str, package: str, distribution: str = "?", version: str = "?") -> InstalledPlugin:
     """Find one plugin by its import package, through the path finders only: nothing is imported."""
-    seen = InstalledPlugin(plugin, package, distribution, version)
+    train = release_train()
+    ours = normalise_distribution(distribution) in train
+    seen = InstalledPlugin(plugin, package, distribution, version, is_first_party=ours)
     if not _ID.fullmatch(plugin):
         return _faulty(
             seen, "its id is not valid: use letters, digits, - and _, at most 64 characters", _TO_AUTHOR
         )
-    if plugin in FIRST_PARTY and distribution not in ("?", package_of(plugin) or f"claw-{plugin}"):
+    if not ours and distribution != "?" and f"claw-{normalise_distribution(plugin)}" in train:
         problem = "its id belongs to claw, and {distribution} is another package"
         return _faulty(seen, problem, "uninstall it", distribution=distribution)
     if ":" in package:

@@ -10,8 +10,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from claw.config.paths import Path as KeyPath, values_at
-from claw.config.summary import ANY_ENDPOINT, FIRST_PARTY, ConfigOutline, install_hint, package_of
+from claw.config.paths import KEYS_FOR_PLUGINS, Path as KeyPath, values_at
+from claw.config.summary import ANY_ENDPOINT, ConfigOutline, asks_for_nothing, install_hint
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ConfigError, PluginError
 from claw.host.health import FAILED, NOTED, LoadFailure
@@ -236,7 +236,7 @@ def _dynamic_tools_reason(
     if (manifest.config_schema or {}).get("required"):  # without settings it has no tools
         return ""
     declared = {line.name.lower() for one in all_found if one.manifest for line in one.manifest.tools}
-    known = declared | CORE_TOOLS.keys() | {one.id for one in all_found}
+    known = declared | {*CORE_TOOLS} | {one.id for one in all_found}
     undeclared = (word for word in wanted.opt_ins - known if ":" not in word and not is_pattern(word))
     word = min(undeclared, default="")
     return t("an allow list includes {word}, which no manifest declares", word=word) if word else ""
@@ -343,32 +343,24 @@ def config_key_errors(config: "Config", plugin_states: Sequence[PluginState]) ->
     :returns: errors in the order of the file; the fix names the package to install, or the command that enables it.
     """
     owners: dict[str, list[PluginState]] = {}
-    by_id = {one.id: one for one in plugin_states}
-    ours = {key: id for id, about in FIRST_PARTY.items() for key in about.get("configKeys", ())}
     for one in plugin_states:
         for key in one.found.manifest.config_keys if one.found.manifest else ():
             owners.setdefault(key, []).append(one)
     errors = []
-    for key in dict.fromkeys((*owners, *ours)):
-        owner = ours.get(key, "")
-        there = owners.get(key) or ([by_id[owner]] if owner in by_id else [])
+    for key in dict.fromkeys((*owners, *KEYS_FOR_PLUGINS)):
+        there = owners.get(key, [])
         channels = [one for one in there if one.found.channels and one.state == QUARANTINED]
         if channels or any(one.state in (LOADED, IDLE) for one in there):
             continue
         for path, value in values_at(config.layout.tree, key):
-            if _asks_for_something(value):
-                errors.append(_ownerless(config, path, there, package_of(owner)))
+            if not asks_for_nothing(value):
+                errors.append(_ownerless(config, path, there))
     return sorted(errors, key=lambda error: error.line or 0)
 
 
-def _ownerless(config: "Config", path: KeyPath, owners: Sequence[PluginState], package: str) -> ConfigError:
+def _ownerless(config: "Config", path: KeyPath, owners: Sequence[PluginState]) -> ConfigError:
     if not owners:
-        return config.error_factory.error(
-            path,
-            "it has no effect: {package} is not installed",
-            "Install it (claw plugins install {package}), or remove the key",
-            package=package,
-        )
+        return config.error_factory.not_installed(path)
     owner = owners[0]
     fix = "{command}, or remove the key" if owner.state in (DISABLED, BLOCKED) else "{command}"
     problem, fix = "it has no effect: plugin {id} is {state}", fix if owner.fix else "Remove the key"
@@ -383,9 +375,10 @@ def owned_models(plugin_states: Sequence[PluginState], seconds: float = IMPORT_S
         :func:`config_key_errors` refuses.
     :param seconds: how long an import may take.
     """
-    ours = (key for about in FIRST_PARTY.values() for key in about.get("configModels", ()))
-    models: dict[str, Callable[[], type[BaseModel]] | None] = dict.fromkeys(ours)
+    models: dict[str, Callable[[], type[BaseModel]] | None] = {}
     for one in plugin_states:
+        keys = one.found.manifest.config_keys if one.found.manifest else ()
+        models |= dict.fromkeys(key for key in keys if key not in models and key not in KEYS_FOR_PLUGINS)
         for key, name in one.found.manifest.config_models.items() if one.found.manifest else ():
             usable = one.to_load.state in (LOADED, IDLE)
             if usable or models.get(key) is None:
@@ -418,12 +411,6 @@ def _import_model(found: InstalledPlugin, key: str, name: str, seconds: float) -
         ) from why
 
 
-def _asks_for_something(value: Any) -> bool:
-    return value not in (None, False, 0, "", "off", [], {}) and not (
-        isinstance(value, Mapping) and value.get("enabled") is False
-    )
-
-
 def declared_tools(
     plugin_states: Sequence[PluginState], suppliers: Mapping[str, str]
 ) -> "tuple[ToolFact, ...]":
@@ -435,7 +422,7 @@ def declared_tools(
     from claw.policy.subjects import tool_fact
 
     facts = [
-        tool_fact(line, one.id, suppliers)
+        tool_fact(line, one.id, suppliers, first_party=one.found.is_first_party)
         for one in plugin_states
         if one.state in (LOADED, IDLE) and one.found.manifest
         for line in one.found.manifest.tools

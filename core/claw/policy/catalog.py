@@ -9,17 +9,14 @@ from functools import lru_cache
 
 ALIASES = {"bash": "exec", "apply-patch": "apply_patch"}
 
-_TOOLS_BY_SUPPLIER = (
-    ("tools-std", "read write edit apply_patch ls grep find exec process web_search web_fetch"),
-    ("memory", "memory_search memory_get"),
-    ("agents", "sessions_list sessions_history sessions_send sessions_spawn subagents"),
-    ("tools-std", "session_status message"),
-    ("clock", "cron"),
-    ("http", "gateway"),
-    ("", "nodes browser canvas agents_list image tts"),
+_RESERVED = (
+    "read write edit apply_patch ls grep find exec process web_search web_fetch memory_search memory_get sessions_list "
+    "sessions_history sessions_send sessions_spawn subagents session_status message cron gateway nodes browser canvas "
+    "agents_list image tts"
 )
-CORE_TOOLS = {name: plugin for plugin, names in _TOOLS_BY_SUPPLIER for name in names.split()}
-"""Reserved name of a core tool → the first-party plugin that supplies it (empty: none yet), in the order of a request."""
+CORE_TOOLS = tuple(_RESERVED.split())
+"""Reserved names of core tools, in the order of a request: a plugin of the release train may provide them, and any plugin
+to which ``tools.suppliers`` assigns one."""
 
 _GROUP_MEMBERS = {
     "fs": "read write edit apply_patch",

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from claw.config.summary import plugins_that_bring
 from claw.policy.catalog import CHANNEL_DENY, CORE_TOOLS, OWNER_ONLY, PLUGINS_GROUP, normalise_tool_name
 from claw.policy.decision import ALLOWED, Judgement, NameConflict, Ruling
 from claw.policy.layers import Layer, ListEntry, layers_for
@@ -204,7 +205,8 @@ def _conflict(
     if fact.assigned_to:
         return NameConflict(fact, "handed", fact.assigned_to)
     if name in core or name in CORE_TOOLS:
-        return NameConflict(fact, "reserved", core[name].supplier if name in core else CORE_TOOLS[name])
+        holder = core[name].supplier if name in core else plugins_that_bring("tools").get(name, "")
+        return NameConflict(fact, "reserved", holder)
     if name in taken:
         owner = taken[name].plugin or ""
         return NameConflict(fact, "twice" if owner == fact.plugin else "taken", owner)

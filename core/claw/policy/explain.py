@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from claw.config.paths import format_key
-from claw.config.summary import package_of
+from claw.config.summary import package_of, plugins_that_bring
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import nearest
 from claw.i18n import t
@@ -198,7 +198,7 @@ def _not_registered(
     name: str, wanted: str, config: "Config", judgement: Judgement, plugin_states: Sequence[PluginStatus]
 ) -> Explanation:
     """Explain a tool that no plugin registers in this run."""
-    supplier = CORE_TOOLS.get(wanted, "")
+    supplier = plugins_that_bring("tools").get(wanted, "")
     handed = next(
         (key for key in config.settings.tools.suppliers if normalise_tool_name(key) == wanted), None
     )

@@ -79,17 +79,23 @@ class ToolFact:
     refused_by: tuple[tuple[str, str], ...] = ()
 
 
-def tool_fact(tool: ToolTexts, plugin: str, suppliers: Mapping[str, str], *, lacks: str = "") -> ToolFact:
-    """Return the facts of a tool. It is a core tool when its name is reserved for ``plugin`` or assigned to it.
+def tool_fact(
+    tool: ToolTexts, plugin: str, suppliers: Mapping[str, str], *, first_party: bool = False, lacks: str = ""
+) -> ToolFact:
+    """Return the facts of a tool. One with a reserved name is a core tool if the operator assigned the name to its
+    plugin, or to none and the plugin is of the release train.
 
     :param suppliers: ``tools.suppliers``: tool name → the plugin that the operator chose for it.
+    :param first_party: the plugin is one of the release train (``claw.host.manifest.release_train``).
     :param lacks: as in ``ToolFact``.
     """
-    handed = _assigned_to(normalise_tool_name(tool.name), suppliers)
+    name = normalise_tool_name(tool.name)
+    handed = _assigned_to(name, suppliers)
+    is_core = name in CORE_TOOLS and (normalise_tool_name(plugin) == handed if handed else first_party)
     spec = json.dumps(tool.parameters, default=dict, ensure_ascii=False, separators=(",", ":"))
     return ToolFact(
         name=tool.name,
-        plugin=None if is_core_tool(tool.name, plugin, suppliers) else plugin,
+        plugin=None if is_core else plugin,
         supplier=plugin,
         optional=tool.optional,
         owner_only=tool.owner_only,
@@ -108,16 +114,6 @@ def withheld_line(fact: ToolFact) -> str:
         "tool {tool} of plugin {plugin} is withheld: model services do not accept its parameters: {why}"
     )
     return t(template, tool=fact.name, plugin=fact.supplier or "claw", why=fact.schema_problem)
-
-
-def is_core_tool(tool: str, plugin: str, suppliers: Mapping[str, str]) -> bool:
-    """Return true if the name is one of core's tools and ``plugin`` is the one that has it.
-
-    :param suppliers: ``tools.suppliers``: tool name → the plugin that the operator chose for it.
-    """
-    name = normalise_tool_name(tool)
-    owner = _assigned_to(name, suppliers) or CORE_TOOLS.get(name)
-    return name in CORE_TOOLS and normalise_tool_name(plugin) == owner
 
 
 def _assigned_to(name: str, suppliers: Mapping[str, str]) -> str:

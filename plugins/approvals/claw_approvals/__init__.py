@@ -39,7 +39,7 @@ def register_reviewers(config: "PluginConfig") -> "Iterable[Reviewer]":
         return []
     from claw_approvals.rules import ApprovalRule
 
-    return [ApprovalRule(words, config.settings.tools.suppliers)]
+    return [ApprovalRule(words)]
 
 
 @hookimpl

@@ -15,7 +15,6 @@ from claw.runtime import (
     open_state,
     table,
     unknown_key_error,
-    variables_of,
 )
 
 from claw_models.commands_auth import cooldowns_of, key_rows, require_provider
@@ -188,6 +187,8 @@ def _provider_and_keys(
         raise UsageError("no plugin provides {provider}", fix=fix, provider=ref.provider)
     keys = _key_pool(running).keys_for(contribution.value, setup.config.agent(agent).dir, "", ref.model)
     if not keys:
+        from claw_models.diagnostics import variables_of
+
         raise missing_key_error(ref.provider, variables_of(setup.found, ref.provider) or ())
     return contribution.value, keys
 
@@ -265,6 +266,8 @@ def _lack_of(setup: "Setup", agent: str, ref: "ModelRef") -> str:
     [state] = _states(setup, agent, _capabilities(setup, (ref,)))
     if state["ready"] or state["fault"] or state["keys"]:
         return "" if state["ready"] else state["fault"] or state["keys"][0]["state"]
+    from claw_models.diagnostics import variables_of
+
     return str(missing_key_error(ref.provider, variables_of(setup.found, ref.provider) or ()))
 
 

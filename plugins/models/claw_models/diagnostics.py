@@ -28,7 +28,6 @@ from claw.runtime import (
     providers_of,
     providers_used,
     select_models,
-    variables_of,
 )
 
 from claw_models.capabilities import capability_findings, configured_capabilities, provider_capabilities
@@ -97,6 +96,12 @@ def _model_choices(agents: Any) -> Iterator[tuple[str, Any]]:
     sections = [("agents.defaults", agents.defaults)]
     sections += [(f"agents.list[{index}]", agent) for index, agent in enumerate(agents.list or ())]
     return ((f"{key}.model", section.model) for key, section in sections if section.model)
+
+
+def variables_of(found: Iterable[Any], provider: str) -> tuple[str, ...] | None:
+    """Return the environment variables that may hold a key of ``provider``; None when no manifest has it."""
+    lines = [line for line in providers_of(found) if line.name == provider]
+    return tuple(name for line in lines for name in line.env) if lines else None
 
 
 def key_findings(setup: Setup) -> Iterator[Finding]:

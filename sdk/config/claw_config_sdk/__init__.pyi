@@ -5,5 +5,9 @@ from claw_config_sdk.editor import (
     set_value as set_value,
     unset_value as unset_value,
 )
+from claw_config_sdk.keys import (
+    get_value as get_value,
+    written_path as written_path,
+)
 
 __all__: list[str]

@@ -25,8 +25,9 @@ from claw.runtime import (
     replace_file,
     validate_source,
     value_at,
-    written_path,
 )
+
+from claw_config_sdk.keys import written_path
 
 Owners = Callable[[ConfigSource], PluginKeys]
 KeyPath = tuple[str | int, ...]

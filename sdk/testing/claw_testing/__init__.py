@@ -16,7 +16,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
@@ -89,13 +89,6 @@ __all__ = [
 add_translations(__name__)
 _ids = itertools.count(1)
 
-STANDARD = frozenset({
-    "admin", "approvals", "budgets", "context", "gateway", "loop-guard", "models", "offline", "prompt", "prompted-tools",
-    "sessions",
-})  # fmt: skip
-"""The plugins of the extra ``standard``: the features that a harness has as an installed claw has them."""
-
-
 _SERVICES = ("ReceivedRequest", "ServiceConnection", "ServiceReply")
 """Names of ``services``, which loads a server: they are imported when they are asked for."""
 
@@ -108,9 +101,19 @@ def __getattr__(name: str) -> Any:
 
 @functools.cache
 def standard_plugins(*more: str) -> tuple[Any, ...]:
-    """Return the installed plugins of the extra ``standard``, and the channels among those with the ids ``more``."""
-    found = installed_plugins()
-    return tuple(one for one in found if one.id in STANDARD or (one.id in more and one.channels))
+    """Return the installed plugins that are parts of claw, and those with the ids ``more``: of these, one without a
+    channel has no more than the config keys of its manifest, because what it provides is given by the test.
+    """
+    found = (one for one in installed_plugins() if one.is_standard or one.id in more)
+    return tuple(one if one.is_standard or one.channels else _with_keys_alone(one) for one in found)
+
+
+def _with_keys_alone(plugin: Any) -> Any:
+    whole = plugin.manifest
+    if whole is None or not whole.config_keys:
+        return replace(plugin, manifest=None)
+    own = {"config_keys": whole.config_keys, "config_models": whole.config_models}
+    return replace(plugin, manifest=type(whole)(id=whole.id, kinds=("tool",), **own))
 
 
 Answer = Assistant | BaseException | Callable[[Request], Assistant]

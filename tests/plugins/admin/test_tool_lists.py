@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 from claw.config import load_config
+from claw.config.summary import plugins_that_bring
 from claw.policy.catalog import CORE_TOOLS
 from claw.policy.subjects import ToolFact
 from claw_admin.config_checks.tool_lists import unknown_words, unrestricted_lists
 
+SUPPLIERS = plugins_that_bring("tools")
 FACTS = (
-    *(ToolFact(name, supplier=plugin) for name, plugin in CORE_TOOLS.items() if plugin),
+    *(ToolFact(name, supplier=SUPPLIERS[name]) for name in CORE_TOOLS if name in SUPPLIERS),
     ToolFact("weather", "sky", "sky"),
     ToolFact("storm", "sky", "sky", optional=True),
 )

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 from claw.config import source
-from claw.config.paths import get_value
-from claw.config.summary import OUR_SHORT_FORMS
+from claw.config.summary import PluginKeys
 from claw.contracts.errors import BusyError, ConfigError, UsageError
 from claw.storage import files
-from claw_config_sdk import editor
+from claw_config_sdk import editor, get_value
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 ORIGINAL = """\
@@ -80,7 +79,8 @@ def changed(before: str, after: str) -> tuple[list[str], list[str]]:
 def test_only_the_lines_of_the_key_change(
     path: Path, key: str, value: Any, gone: list[str], come: list[str]
 ) -> None:
-    assert editor.set_value(path, key, value)
+    keys = PluginKeys(short_forms={"telegram": ("channels", "telegram")})
+    assert editor.set_value(path, key, value, owners=lambda read: keys)
     assert changed(ORIGINAL, path.read_text(encoding="utf-8")) == (gone, come)
 
 
@@ -236,7 +236,7 @@ def test_set_then_get_gives_it_back_and_all_else_is_as_it_was(
     editor.set_value(path, key, value)
 
     after = source.read_config(path).tree
-    assert get_value(after, key, OUR_SHORT_FORMS) == value
+    assert get_value(after, key, {}) == value
     assert after["locale"] == "zh"
     assert {**after["plugins"]["entries"]["demo"]["config"], name: None} == {**tree, name: None}
     assert editor.unset_value(path, key)

@@ -16,8 +16,8 @@ from claw.runtime import (
     split_key,
     value_at,
     with_ellipsis,
-    written_path,
 )
+from claw_config_sdk import written_path
 
 from claw_admin.config_file.get import masked
 

@@ -12,13 +12,13 @@ from claw.runtime import (
     AsJson,
     document,
     find_config,
-    get_value,
     home_of,
     installed_plugins,
     read_config,
     short_forms,
     split_key,
 )
+from claw_config_sdk import get_value
 
 _SECRET = re.compile(
     r"(^|[a-z_])(api_?key|encrypt_?key|token|secret|password|passphrase|private_?key|dsn)$", re.I

@@ -20,7 +20,8 @@ def config_schema(manifests: Iterable[Manifest], owned: Mapping[str, Any]) -> di
     whole["title"] = "claw config"
     sections, top = whole["$defs"], whole["properties"]
     add_owned_schemas(whole, owned)
-    for key in sorted(AGENT_KEYS & sections["AgentSettings"]["properties"].keys()):
+    of_plugins = {key.removeprefix("agents.") for key in owned if key.startswith("agents.")}
+    for key in sorted((AGENT_KEYS | of_plugins) & sections["AgentSettings"]["properties"].keys()):
         top[key] = {"$ref": f"#/$defs/AgentSettings/properties/{key}"}
     for manifest in manifests:
         own = manifest.config_schema

@@ -17,7 +17,6 @@ from typing import Annotated
 import typer
 from claw import UsageError, t
 from claw.runtime import (
-    FIRST_PARTY,
     IDLE,
     LAYERS_FOLDER,
     LOADED,
@@ -49,7 +48,7 @@ def bisect(
     suspects = [
         one.id
         for one in plugin_states()
-        if one.id not in FIRST_PARTY and (one.without_failure or one).state in (LOADED, IDLE)
+        if not one.found.is_first_party and (one.without_failure or one).state in (LOADED, IDLE)
     ]
     runs = 0
 

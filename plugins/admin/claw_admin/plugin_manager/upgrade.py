@@ -30,14 +30,14 @@ def upgrade(
         else:
             typer.echo(command or t("claw was installed by the system's package manager: upgrade it there"))
         return
-    from claw.runtime import FIRST_PARTY, installed_plugins
+    from claw.runtime import installed_plugins
 
     from claw_admin.plugin_manager.pip import parse_requirement
     from claw_admin.plugin_manager.rehearsal import rehearse_upgrade
 
     target = parse_requirement(f"{CORE}=={to}" if to[:1].isdigit() and "/" not in to else to or CORE)
     third_party = [
-        one for one in installed_plugins() if one.id not in FIRST_PARTY
+        one for one in installed_plugins() if not one.is_first_party
     ]  # ours are released with core
     rehearsed = rehearse_upgrade(target, third_party, os.environ, lambda line: None)
     broken = [one for one in rehearsed.trials if one.problem]
@@ -55,6 +55,6 @@ def upgrade(
 
 def _release_train() -> tuple[str, ...]:
     """Return the installed plugins of claw itself as distributions: each release of them needs the same one of core."""
-    from claw.runtime import FIRST_PARTY, installed_plugins
+    from claw.runtime import installed_plugins
 
-    return tuple(sorted({one.distribution for one in installed_plugins() if one.id in FIRST_PARTY}))
+    return tuple(sorted({one.distribution for one in installed_plugins() if one.is_first_party}))

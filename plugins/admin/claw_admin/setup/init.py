@@ -12,7 +12,6 @@ import typer
 from claw import ClawError, UsageError, nearest, t
 from claw.runtime import (
     ANY_ENDPOINT,
-    FIRST_PARTY,
     LANGUAGES,
     AsJson,
     ConfigSource,
@@ -29,6 +28,7 @@ from claw.runtime import (
     make_folder,
     origin_of,
     owners_in,
+    package_of,
     parse_config,
     providers_of,
     replace_file,
@@ -141,7 +141,7 @@ def choice_from_flags(
             raise UsageError("{provider} needs a model", fix="Add --model NAME", provider=provider)
         return InitChoice(provider, key, model, base_url, "openai")
     names = list(lines)
-    near, package = nearest(provider, names), FIRST_PARTY.get(provider, {}).get("package", "")
+    near, package = nearest(provider, names), package_of(provider)
     problem = "no installed plugin provides {provider}"
     fix = "Did you mean {near}?" if near else "Choose one of {names}, or add --base-url and --model"
     fix = "claw plugins install {package}" if package else fix

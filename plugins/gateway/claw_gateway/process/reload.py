@@ -11,7 +11,6 @@ from claw import ClawError, ConfigError, t
 from claw.runtime import (
     BLOCKED,
     CONFIG_FILE_NAMES,
-    FIRST_PARTY,
     SYSTEM_DISK,
     ConfigErrors,
     Setup,
@@ -83,7 +82,7 @@ def safe_mode(setup: Setup) -> Setup:
     return replace(
         setup,
         plugin_states=tuple(
-            one if one.id in FIRST_PARTY else replace(one, **blocked)  # type: ignore[arg-type]
+            one if one.found.is_first_party else replace(one, **blocked)  # type: ignore[arg-type]
             for one in setup.plugin_states
         ),
     )
