@@ -13,6 +13,7 @@ from claw_gateway.commands.channel_table import channel_table
 from claw_gateway.supervisor import ChannelServer
 from claw_telegram.fake import FakeTelegram
 from integration.channels.stage import until
+from integration.gateways import home  # noqa: F401
 from third_party import Machine
 
 SECRET = "a-secret-of-the-webhook_1"
@@ -77,3 +78,39 @@ def test_what_a_channel_that_is_up_has_to_say_is_in_the_table():
         {**row, "detail": detail, "lastError": error} for detail, error in (("http://x:1", ""), ("", "late"))
     ]
     assert [line[-1] for line in channel_table(said, 0.0)[1]] == ["http://x:1", "earlier: late"]
+
+
+@pytest.mark.xdist_group("telegram")
+async def test_a_token_that_telegram_refuses_is_said_by_every_command_and_heals_without_one(home):  # noqa: F811
+    async def claw(*words):
+        return await asyncio.to_thread(home.claw, *words)
+
+    async def row():
+        return json.loads((await claw("channels", "status", "--json")).out)["channels"][0]
+
+    async def comes(state):
+        async with asyncio.timeout(60):
+            while (await row())["state"] != state:
+                fake.says("ends a poll that is held")
+
+    async with FakeTelegram() as fake:
+        telegram = {"botToken": fake.token, "apiBase": fake.url, "dmPolicy": "open", "allowFrom": ["*"]}
+        home.configured(json.dumps({"channels": {"telegram": telegram}}), "config.json")
+        try:
+            assert (await claw("gateway", "start")).code == 0
+            await comes("up")
+            token, fake.token = fake.token, "1:another"
+            await comes("failed")
+            channels, gateway = await claw("channels", "status"), await claw("gateway", "status")
+            doctor, plugins = await claw("doctor", "--json"), await claw("plugins", "list", "--json")
+            assert (channels.code, doctor.code, gateway.code) == (1, 1, 0), "the gateway itself runs"
+            for said in (channels.out, gateway.out, doctor.out):
+                assert "channels.telegram.botToken" in " ".join(said.split()), said
+            states = {one["id"]: one["state"] for one in json.loads(plugins.out)["plugins"]}
+            assert states["telegram"] == "loaded"
+            fake.token = token
+            await comes("up")
+            assert (await claw("channels", "status")).code == 0
+            assert sum("no bot with this token" in line["text"] for line in home.log()) == 1, "said once"
+        finally:
+            await claw("gateway", "stop")

@@ -146,6 +146,20 @@ async def test_a_refusal_says_whether_another_try_may_help_and_whether_it_may_ha
         assert not edit.value.outcome_unknown, "an edit does no harm twice"
 
 
+async def test_a_refused_token_and_a_page_of_a_proxy_are_no_refusal_of_the_message() -> None:
+    """The gateway waits while the token is refused, as during a 429, and tries again after a page."""
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        fake.fail("sendMessage", FakeRefusal(401, "Unauthorized"))
+        fake.fail("sendMessage", FakeRefusal(404, "<html>Not Found</html>", is_page=True))
+        for pauses in (True, False):
+            with pytest.raises(TelegramError) as refused:
+                await channel.send(out("x"))
+            assert not refused.value.permanent and not refused.value.outcome_unknown
+            assert (refused.value.retry_after_seconds is not None) == pauses
+        await channel.send(out("x"))
+        assert fake.shown() == ["x"]
+
+
 async def test_a_file_that_breaks_off_is_not_taken_for_whole() -> None:
     async with FakeTelegram() as fake, channel_at(fake.url) as channel:
         file = Attachment("file", "a.bin", key=fake.keep(b"x" * 300_000))
