@@ -374,7 +374,7 @@ BUDGETS = {
     "claw.storage": 1370,
     "claw_admin": 4007,
     "claw_anthropic": 417,
-    "claw_approvals": 673,
+    "claw_approvals": 735,
     "claw_author": 675,
     "claw_budgets": 701,
     "claw_channel_sdk": 495,

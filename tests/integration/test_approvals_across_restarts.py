@@ -9,9 +9,10 @@ from pathlib import Path
 
 import claw_tools_std
 import pytest
-from claw.contracts.messages import Address, Inbound, Sender
+from claw.contracts.messages import Sender
 from claw.host.isolation import Timeouts
 from claw.testing import FakeChannel, FakeProvider, Harness, calls, says
+from claw_approvals.approvals import Approvals
 from claw_telegram.fake import FakeTelegram
 from claw_testing.services import OpenAIService, ServiceReply
 from integration.served import serve
@@ -22,9 +23,9 @@ COMMAND = "mkdir made-once"
 
 
 @asynccontextmanager
-async def served(model: FakeProvider, channel: FakeChannel, home: Path):
+async def served(model: FakeProvider, channel: FakeChannel, home: Path, **settings):
     harness = Harness(
-        model, channels=[channel], home=home, config=OWNED, plugins={"tools-std": claw_tools_std}
+        model, channels=[channel], home=home, config=OWNED | settings, plugins={"tools-std": claw_tools_std}
     )
     harness.app.timeouts = Timeouts(stop_seconds=0.2, pause_seconds=0.05)
     async with serve(harness):
@@ -67,44 +68,100 @@ async def test_an_answer_after_a_restart_counts_for_the_command_that_waits(tmp_p
     assert sum("asks to run exec" in text for text in channel.shown) == 1, "it is not asked again"
 
 
+@asynccontextmanager
+async def asked(channel: FakeChannel, home: Path, **settings):
+    """Serve a gateway that asked for approval; yield its harness, the id of the request, and that of its message."""
+    model = FakeProvider(calls("exec", command=COMMAND), says("so be it"))
+    async with served(model, channel, home, **settings) as harness:
+        channel.says("make it", "boss")
+        await channel.until_shown()
+        [waiting] = harness.app.registry.approver.value.pending()
+        [message] = [id for id, text in channel._messages.items() if COMMAND in text]
+        assert channel.sent[0].buttons
+        yield harness, waiting.id, message
+
+
+async def edit_of(channel: FakeChannel, message: str) -> str:
+    """Wait for the edit of the request's message; return its text. There is one edit."""
+    async with asyncio.timeout(20):
+        while not (edits := [act for act in channel.acts if act[0] == "edit"]):
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    assert edits == [act for act in channel.acts if act[0] == "edit"], "it is edited once"
+    [(_, (_, edited, text))] = edits
+    assert edited == message
+    assert COMMAND in text and "press a button" not in text
+    return text
+
+
 @pytest.mark.parametrize("verdict", ["once", "deny"])
 async def test_a_decided_request_loses_its_buttons_and_says_its_outcome(tmp_path, verdict):
-    channel, model = FakeChannel(), FakeProvider(calls("exec", command=COMMAND), says("so be it"))
-    async with served(model, channel, tmp_path) as harness:
-        channel.says("make it", "boss")
-        await channel.until_shown()
-        [waiting] = harness.app.registry.approver.value.pending()
-        [card] = [id for id, text in channel._messages.items() if COMMAND in text]
-        assert channel.sent[0].buttons
-        channel.says(f"approve:{waiting.id}:{verdict}", "boss", kind="button", message_id=card)
+    channel = FakeChannel()
+    async with asked(channel, tmp_path) as (_, id, message):
+        channel.says(f"approve:{id}:{verdict}", "boss", kind="button", message_id=message)
         await notify(channel, "so be it")
-        async with asyncio.timeout(20):
-            while not (edits := [act for act in channel.acts if act[0] == "edit"]):
-                await asyncio.sleep(0.01)
-
-    [(_, (_, edited, text))] = edits
-    assert edited == card
-    assert COMMAND in text and f"already answered: {verdict}" in text
-    assert "press a button" not in text
+        assert f"already answered: {verdict}" in await edit_of(channel, message)
 
 
 @pytest.mark.parametrize("verdict", ["once", "deny"])
-async def test_a_request_that_was_decided_by_a_typed_command_loses_its_buttons_too(tmp_path, verdict):
-    channel, model = FakeChannel(), FakeProvider(calls("exec", command=COMMAND), says("so be it"))
-    async with served(model, channel, tmp_path) as harness:
-        channel.says("make it", "boss")
-        await channel.until_shown()
-        [waiting] = harness.app.registry.approver.value.pending()
-        [card] = [id for id, text in channel._messages.items() if COMMAND in text]
-        channel.says(f"/approve {waiting.id} {verdict}", "boss")
+@pytest.mark.parametrize("chat", ["chat-1", "chat-2"])
+async def test_a_request_that_was_decided_by_a_typed_command_loses_its_buttons_too(tmp_path, chat, verdict):
+    channel = FakeChannel()
+    async with asked(channel, tmp_path) as (_, id, message):
+        channel.says(f"/approve {id} {verdict}", "boss", chat=chat)
         await notify(channel, "so be it")
-        async with asyncio.timeout(20):
-            while not (edits := [act for act in channel.acts if act[0] == "edit"]):
-                await asyncio.sleep(0.01)
+        assert f"already answered: {verdict}" in await edit_of(channel, message)
 
-    [(_, (_, edited, text))] = edits
-    assert edited == card
-    assert COMMAND in text and f"already answered: {verdict}" in text
+
+async def test_a_request_that_was_decided_at_a_terminal_loses_its_buttons(tmp_path):
+    channel = FakeChannel()
+    async with asked(channel, tmp_path) as (harness, id, message):
+        at_terminal = Approvals(harness.app.database)  # as another process has it
+        assert at_terminal.decide(id, "deny", channel="terminal", sender=Sender("local"), owner=True).accepted
+        await notify(channel, "so be it")
+        assert "already answered: deny" in await edit_of(channel, message)
+
+
+async def test_an_expired_request_loses_its_buttons(tmp_path):
+    channel = FakeChannel()
+    async with asked(channel, tmp_path, approvals={"timeout": "1s"}) as (_, id, message):
+        assert f"request {id} expired without an answer" in await edit_of(channel, message)
+
+
+@pytest.mark.parametrize("command", ["/stop", "/new"])
+async def test_a_request_of_a_stopped_turn_loses_its_buttons(tmp_path, command):
+    channel = FakeChannel()
+    async with asked(channel, tmp_path) as (_, id, message):
+        channel.says(command, "boss")
+        assert f"request {id} was stopped before an answer" in await edit_of(channel, message)
+
+
+async def test_a_request_that_expired_while_no_gateway_ran_loses_its_buttons_at_the_next_start(tmp_path):
+    channel = FakeChannel()
+    async with asked(channel, tmp_path, approvals={"timeout": "2s"}) as (_, id, message):
+        assert not [act for act in channel.acts if act[0] == "edit"]
+    await asyncio.sleep(2)
+    async with served(FakeProvider(says("so be it")), channel, tmp_path):
+        assert f"request {id} expired without an answer" in await edit_of(channel, message)
+
+
+async def test_a_request_that_still_waits_after_a_restart_keeps_its_buttons(tmp_path):
+    channel = FakeChannel()
+    async with asked(channel, tmp_path) as (_, id, message):
+        pass
+    async with served(FakeProvider(says("so be it")), channel, tmp_path):
+        await asyncio.sleep(0.5)
+        assert not [act for act in channel.acts if act[0] == "edit"]
+        channel.says(f"/approve {id} deny", "boss")
+        assert "already answered: deny" in await edit_of(channel, message)
+
+
+async def test_a_press_in_another_chat_edits_nothing_there(tmp_path):
+    channel = FakeChannel()
+    async with asked(channel, tmp_path) as (_, id, message):
+        channel.says("hello", "boss", chat="chat-2")
+        channel.says(f"approve:{id}:deny", "boss", kind="button", chat="chat-2", message_id="message-99")
+        assert "already answered: deny" in await edit_of(channel, message)
 
 
 async def test_a_typed_decision_counts_where_no_message_can_be_edited(tmp_path):
@@ -121,20 +178,6 @@ async def test_a_typed_decision_counts_where_no_message_can_be_edited(tmp_path):
         await notify(channel, "so be it")
         assert any("not allowed" in text for text in channel.shown)
         assert any("buttons of a decided request" in line for line in harness.log_lines)
-
-
-async def test_an_open_request_and_one_of_another_chat_have_no_outcome_to_show(tmp_path):
-    channel, model = FakeChannel(), FakeProvider(calls("exec", command=COMMAND), says("so be it"))
-    async with served(model, channel, tmp_path) as harness:
-        channel.says("make it", "boss")
-        await channel.until_shown()
-        approver = harness.app.registry.approver.value
-        [waiting] = approver.pending()
-        value, here = f"approve:{waiting.id}:deny", Inbound(channel.sent[0].address, "", Sender("boss"))
-        assert approver.decided_text(value, here) == ""
-        approver.answer_button(value, here, owner=True)
-        assert COMMAND in approver.decided_text(value, here)
-        assert approver.decided_text(value, Inbound(Address("fake", "elsewhere"), "", Sender("boss"))) == ""
 
 
 async def test_a_program_that_is_another_one_after_the_restart_is_asked_about_again(tmp_path):
@@ -169,9 +212,9 @@ async def test_a_decision_that_nobody_waits_for_says_so(tmp_path):
     harness.app.runtime.turn_log.ended(cut.turn, "failed")
     assert harness.app.registry.approver.value.pending() == ()
     await harness.close()
+    [message] = [id for id, text in channel._messages.items() if COMMAND in text]
     async with served(FakeProvider(), channel, tmp_path):
-        channel.says(f"/approve {id} once", "boss")
-        await notify(channel, f"request {id} is no longer waiting; nothing was run")
+        assert f"request {id} was stopped before an answer" in await edit_of(channel, message)
         channel.says(f"/approve {id} once", "boss")
         await notify(channel, f"request {id} has expired or was stopped")
 

@@ -150,29 +150,28 @@ async def test_so_many_turns_run_at_once_as_the_settings_say_also_after_they_cha
         await channel.until_shown(5)
 
 
-async def test_an_account_has_a_queue_of_its_own(tmp_path):
+async def each_message_has_a_turn(channel, config, home):
+    """Require that two messages which come during a turn have a turn each."""
     work, model = Work(), FakeProvider(calls("work"), says("one"), says("two"), says("three"))
+    async with served(model, channel, home=home, config=config, tools=[work]) as harness:
+        channel.says("work", "u1")
+        await asyncio.wait_for(work.begun.wait(), 5)
+        await taken_in(harness, channel, channel.says("this", "u1"), channel.says("and that", "u1"))
+        work.go.set()
+        assert await channel.until_shown(3) == ["one", "two", "three"]
+
+
+async def test_an_account_has_a_queue_of_its_own(tmp_path):
     channel = FakeChannel(account="second")
     own = {"allowFrom": ["u1"], "queue": {"mode": "followup"}}
     config = {"channels": {"fake": {"queue": {"mode": "collect"}, "accounts": {"second": own}}}}
-    async with served(model, channel, home=tmp_path, config=config, tools=[work]) as harness:
-        channel.says("work", "u1")
-        await asyncio.wait_for(work.begun.wait(), 5)
-        await taken_in(harness, channel, channel.says("this", "u1"), channel.says("and that", "u1"))
-        work.go.set()
-        assert await channel.until_shown(3) == ["one", "two", "three"]
+    await each_message_has_a_turn(channel, config, tmp_path)
 
 
 async def test_where_the_sender_waits_for_the_answer_each_message_has_a_turn_of_its_own(tmp_path):
-    work, model = Work(), FakeProvider(calls("work"), says("one"), says("two"), says("three"))
     channel = FakeChannel(capabilities=frozenset({"idempotent", "waits"}))
     config = {"channels": {"fake": {"allowFrom": ["u1"]}}, "messages": {"queue": {"mode": "collect"}}}
-    async with served(model, channel, home=tmp_path, config=config, tools=[work]) as harness:
-        channel.says("work", "u1")
-        await asyncio.wait_for(work.begun.wait(), 5)
-        await taken_in(harness, channel, channel.says("this", "u1"), channel.says("and that", "u1"))
-        work.go.set()
-        assert await channel.until_shown(3) == ["one", "two", "three"]
+    await each_message_has_a_turn(channel, config, tmp_path)
 
 
 async def test_what_a_person_chose_for_their_conversation_goes_before_the_channels_queue(tmp_path):

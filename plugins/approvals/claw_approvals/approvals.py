@@ -5,13 +5,12 @@ person can be asked, the answer is no. The first outcome wins: it is one row, up
 """
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING
 
-from claw import ApprovalRequest, Decision, Inbound, Outbound, PendingApproval, Sender, t
+from claw import ApprovalRequest, ClawError, Decision, Inbound, Outbound, PendingApproval, Sender, t
 from claw.runtime import SYSTEM_CLOCK, TERMINAL, Clock, DailyTask, Database, describe_exception, is_owner
 
 from claw_approvals.question import (
@@ -20,11 +19,18 @@ from claw_approvals.question import (
     as_message,
     as_text,
     asked_by,
-    can_allow_always,
     parse_button,
-    visible,
+    presentable,
 )
-from claw_approvals.records import PENDING_COLUMNS, TABLES, Grant, pending_of, stored_digest
+from claw_approvals.records import (
+    PENDING_COLUMNS,
+    TABLES,
+    Grant,
+    OpenMessages,
+    new_id,
+    pending_of,
+    stored_digest,
+)
 
 if TYPE_CHECKING:
     from claw.runtime import Runtime
@@ -35,8 +41,6 @@ _DAY_MS = 24 * 3600 * 1000
 _POLL_SECONDS = 1.0
 """Seconds between two checks of a waiting request for an answer that another process received."""
 _SHOWN_SECONDS = 2.0
-_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look alike
-_ID_LETTERS = 9  # 44 bits
 
 Present = Callable[[PendingApproval], Awaitable[bool]]
 """Show a request to a person who may answer it; return false if it cannot be shown. May run until the answer is there."""
@@ -81,6 +85,7 @@ class Approvals:
         self._is_over = is_over
         self._waiting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
         self._cancelled: set[str] = set()  # requests whose wait was cancelled in this process
+        self._messages, self._closing = OpenMessages(database), set[asyncio.Task[None]]()
         self._daily = DailyTask(clock)
         database.tables("approval", *TABLES)
 
@@ -95,7 +100,7 @@ class Approvals:
         counts, once.
         """
         self._delete_expired()
-        request = _presentable(request)
+        request = presentable(request)
         if self._use_grant(request):
             return Decision("always")
         if why := self.refusal(request):
@@ -176,26 +181,39 @@ class Approvals:
         if answer is None:
             return None
         channel, sender = inbound.address.channel, inbound.sender
-        return self.decide(*answer, channel=channel, sender=sender, owner=owner).text
+        result = self.decide(*answer, channel=channel, sender=sender, owner=owner)
+        if result.question and not result.accepted:  # its message still has buttons: an earlier edit failed
+            self._messages.add(result.question.id)
+        self._close_soon()
+        return result.text
 
-    def decided_text(self, value: str, press: Inbound) -> str:
-        """Return the request of a pressed button with its outcome, as Markdown; empty while it is open, and in any other
-        chat than its own.
+    async def close_messages(self) -> None:
+        """Replace the messages of requests that are over by their outcome, without buttons, in their chats.
+
+        Called by the process that serves the chats, at its start and when a turn ends. A request is over if it was
+        answered anywhere, expired, or its turn ended.
         """
-        answer = parse_button(value)
-        question = self._read(answer[0]) if answer else None
-        if (
-            question is None
-            or self._verdict(question.id) is None
-            or question.request.address.chat != press.address.chat
-        ):
-            return ""
-        return as_text(question, 0, self._too_late(question))
-
-    async def close_message(self, question: PendingApproval) -> None:
-        """Replace the message of a decided request by its outcome, without buttons, in the chat where it was shown."""
         if self.show_outcome:
-            await self.show_outcome(question, as_text(question, 0, self._too_late(question)))
+            with suppress(ClawError):  # usually a full disk: the next call edits them
+                await self._close_messages(self.show_outcome)
+
+    async def _close_messages(self, show: Callable[[PendingApproval, str], Awaitable[None]]) -> None:
+        now = self._clock.now_ms()
+        for question in self._messages.requests():
+            if self._verdict(question.id) is None:
+                is_open = question.expires_at_ms > now and not self._is_over(question.request.turn)
+                if is_open or question.id in self._waiting:
+                    continue
+                self._settle(question.id, "expired" if question.expires_at_ms <= now else "withdrawn")
+            if self._messages.take(question.id):  # else another task edits it
+                await show(question, as_text(question, 0, self._outcome(question)))
+
+    def _close_soon(self) -> None:
+        """Call :meth:`close_messages` in the background; without a running loop, the next call of it does the work."""
+        with suppress(RuntimeError):
+            closing = asyncio.get_running_loop().create_task(self.close_messages())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     def ask_at_terminal(self, write: Callable[[str], None]) -> None:
         """Show requests to the person at this terminal from now on, if one is there.
@@ -214,7 +232,9 @@ class Approvals:
             "SELECT id FROM approvals WHERE session_key = ? AND verdict IS NULL AND expires_at_ms > ?",
             session_key, now,
         )  # fmt: skip
-        return sum(self._settle(id, "withdrawn") for (id,) in rows)
+        count = sum(self._settle(id, "withdrawn") for (id,) in rows)
+        self._close_soon()
+        return count
 
     def pending(self) -> tuple[PendingApproval, ...]:
         """Return the open requests that a turn waits for, oldest first."""
@@ -272,7 +292,7 @@ class Approvals:
 
     def _insert(self, request: ApprovalRequest) -> PendingApproval:
         now = self._clock.now_ms()
-        id = _new_id()
+        id = new_id()
         question = PendingApproval(id, request, now, now + int(self.timeout_seconds * 1000))
         place = request.address
         self._database.write(
@@ -306,12 +326,15 @@ class Approvals:
             del self._waiting[question.id]
             showing.cancel()
             await asyncio.wait({showing}, timeout=_SHOWN_SECONDS)
+        self._close_soon()
 
     async def _show(self, question: PendingApproval) -> None:
         shown = self._database.read("SELECT shown_at_ms FROM approvals WHERE id = ?", question.id)
         if self.show_request is None or shown[0][0] is not None:
             return
         why = ""
+        if self.show_outcome:
+            self._messages.add(question.id)
         try:
             is_shown = await self.show_request(question)
         except Exception as failed:  # noqa: BLE001 - a channel is third-party code
@@ -321,6 +344,7 @@ class Approvals:
                 "UPDATE approvals SET shown_at_ms = ? WHERE id = ?", self._clock.now_ms(), question.id
             )
         else:
+            self._messages.take(question.id)
             self._settle(question.id, "unshown", why)
 
     def _use_outcome(self, question: PendingApproval) -> Decision:
@@ -371,6 +395,14 @@ class Approvals:
         verdict: str | None = rows[0][0] if rows else "expired"
         return verdict
 
+    def _outcome(self, question: PendingApproval) -> str:
+        """Return the line that takes the place of the buttons."""
+        ends = {
+            "expired": t("request {id} expired without an answer", id=question.id),
+            "withdrawn": t("request {id} was stopped before an answer", id=question.id),
+        }
+        return ends.get(self._verdict(question.id) or "") or self._too_late(question)
+
     def _too_late(self, question: PendingApproval) -> str:
         verdict = self._verdict(question.id)
         if verdict in VERDICTS:
@@ -395,7 +427,7 @@ class Approvals:
     def _grant(self, request: ApprovalRequest, by: str) -> None:
         now = self._clock.now_ms()
         grant = Grant(
-            _new_id(), request.agent, request.tool,
+            new_id(), request.agent, request.tool,
             request.grant, request.title, request.shown, by, now, now,
         )  # fmt: skip
         self._database.write(
@@ -416,14 +448,3 @@ _CONFIRMATIONS: dict[str, Callable[[str], str]] = {
     "always": lambda tool: t("{tool}: always allowed, for exactly this call", tool=tool),
     "deny": lambda tool: t("{tool}: not allowed", tool=tool),
 }
-
-
-def _new_id() -> str:
-    return "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LETTERS))
-
-
-def _presentable(request: ApprovalRequest) -> ApprovalRequest:
-    """Return the request as it is shown: nothing in it is hidden, and it is lasting only if the call can be."""
-    shown = visible(request.shown) if len(request.shown) <= MAX_SHOWN_CHARS else request.shown
-    grant = request.grant if can_allow_always(request.tool, request.arguments) else ""
-    return replace(request, shown=shown, grant=grant)

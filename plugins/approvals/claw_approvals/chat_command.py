@@ -32,14 +32,13 @@ def _approvals_of(conversation: Conversation) -> Approvals | None:
 
 
 async def _decide(conversation: Conversation, id: str, verdict: str) -> str:
-    """Answer an open request as the person of this message; the message that shows it loses its buttons."""
+    """Answer an open request as the person of this message; the messages of requests that are over lose their buttons."""
     approvals, inbound = _approvals_of(conversation), conversation.inbound
     if approvals is None:
         return _nothing()
     channel, sender = inbound.address.channel, inbound.sender
     answer = approvals.decide(id, verdict, channel=channel, sender=sender, owner=conversation.is_owner)
-    if answer.accepted and answer.question:
-        await approvals.close_message(answer.question)
+    await approvals.close_messages()
     return answer.text
 
 

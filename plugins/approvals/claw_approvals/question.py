@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from claw import ApprovalRequest, Button, Outbound, PendingApproval, ToolError, t
@@ -57,6 +58,13 @@ def can_allow_always(tool: str, arguments: Mapping[str, Any]) -> bool:
     except ToolError:
         return False
     return not (is_interpreter(program) or program.rsplit("/", 1)[-1].lower() in _LAUNCHERS)
+
+
+def presentable(request: ApprovalRequest) -> ApprovalRequest:
+    """Return the request as it is shown: nothing in it is hidden, and it is lasting only if the call can be."""
+    shown = visible(request.shown) if len(request.shown) <= MAX_SHOWN_CHARS else request.shown
+    grant = request.grant if can_allow_always(request.tool, request.arguments) else ""
+    return replace(request, shown=shown, grant=grant)
 
 
 def asked_by(request: ApprovalRequest) -> str:

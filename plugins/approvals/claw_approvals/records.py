@@ -1,8 +1,10 @@
 """The tables of requests and lasting permissions in ``state.db``, and the reading of their rows."""
 
+import secrets
 from dataclasses import dataclass
 
 from claw import Address, ApprovalRequest, PendingApproval, Sender
+from claw.runtime import Database
 
 TABLES = (
     """CREATE TABLE IF NOT EXISTS approvals
@@ -16,12 +18,16 @@ TABLES = (
     (id TEXT PRIMARY KEY, agent TEXT NOT NULL, tool TEXT NOT NULL, digest TEXT NOT NULL, title TEXT NOT NULL,
      shown TEXT NOT NULL, granted_by TEXT NOT NULL, granted_at_ms INTEGER NOT NULL, used_at_ms INTEGER NOT NULL,
      UNIQUE (agent, tool, digest)) WITHOUT ROWID""",
+    # The requests whose message in a chat still has its buttons.
+    "CREATE TABLE IF NOT EXISTS open_approval_messages (id TEXT PRIMARY KEY) WITHOUT ROWID",
 )
 PENDING_COLUMNS = (
     "id, session_key, agent, turn, tool, title, shown, digest, asked_by, grant_digest,"
     " channel, chat, account, thread, asked_at_ms, expires_at_ms"
 )
 
+_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look alike
+_ID_LETTERS = 9  # 44 bits
 _FOR_OWNERS = "owners:"
 """Prefix of the stored digest of a request that only owners may answer."""
 
@@ -39,6 +45,31 @@ class Grant:
     granted_by: str
     granted_at_ms: int
     used_at_ms: int
+
+
+class OpenMessages:
+    """The requests whose message in a chat still has its buttons."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def requests(self) -> list[PendingApproval]:
+        """Return these requests."""
+        columns = f"SELECT {PENDING_COLUMNS} FROM approvals JOIN open_approval_messages USING (id)"
+        return [pending_of(row) for row in self._database.read(columns)]
+
+    def add(self, id: str) -> None:
+        """Record that the message of this request has buttons."""
+        self._database.write("INSERT OR IGNORE INTO open_approval_messages VALUES (?)", id)
+
+    def take(self, id: str) -> bool:
+        """Record that it has none; return false when that was recorded before."""
+        return self._database.write("DELETE FROM open_approval_messages WHERE id = ?", id) == 1
+
+
+def new_id() -> str:
+    """Return a random id that a person can type."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LETTERS))
 
 
 def stored_digest(request: ApprovalRequest) -> str:

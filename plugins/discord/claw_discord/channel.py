@@ -256,14 +256,14 @@ class DiscordChannel:
         )
 
     async def edit(self, address: Address, message_id: str, text: str) -> None:
-        """Replace the text of one of the bot's messages.
+        """Replace the text of one of the bot's messages; its buttons go, as on the other services.
 
         :raises DeliveryError: the message is not the bot's, is gone, or the text is too long.
         """
         if len(text) > body.TEXT_CHARS:
             problem = "a Discord message holds {most} characters, and this text has {count}"
             raise DeliveryError(problem, permanent=True, most=body.TEXT_CHARS, count=len(text))
-        await self._edit(await self._channel_of(address), message_id, body.edited(text))
+        await self._edit(await self._channel_of(address), message_id, body.edited(text, ()))
 
     async def delete(self, address: Address, message_id: str) -> None:
         """Delete one of the bot's messages; do nothing when it is already gone."""

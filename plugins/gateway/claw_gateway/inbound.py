@@ -41,7 +41,6 @@ from claw_gateway.queue import QueuedMessage, TurnQueue
 from claw_gateway.replies import public_failure_text, split_reply
 from claw_gateway.streaming import recover_streamed
 
-_EDIT_SECONDS = 20.0
 _GREETING_SECONDS = 1.0  # until a person who was just paired is told so
 _SILENT = frozenset({"heard", "seen", "bots"})
 """Reasons to settle an event without any reaction in the chat."""
@@ -110,7 +109,6 @@ class InboundPipeline:
         self._app, self._turn_queue, self._delivery, self._pairing = app, turn_queue, delivery, pairing
         self._group_history: dict[Address, deque[QuotedMessage]] = {}
         self._bot_turns: dict[Address, int] = {}
-        self._edits: set[asyncio.Future[None]] = set()
 
     @property
     def _runtime(self) -> Runtime:
@@ -155,10 +153,7 @@ class InboundPipeline:
         inbound = accepted.inbound
         if inbound.kind == "button" and (answer := self._answer_button(inbound, verdict)) is not None:
             said = self._say(f"ev-{inbound.event_id}"[:50], inbound, answer)
-            self._settle(accepted, "decided", said)
-            task = asyncio.ensure_future(self._remove_buttons(inbound))
-            self._edits.add(task)
-            return task.add_done_callback(self._edits.discard)
+            return self._settle(accepted, "decided", said)
         if inbound.kind not in ("message", "button"):
             return self._settle(accepted, "seen")
         if self._is_bot_loop(inbound):
@@ -276,22 +271,6 @@ class InboundPipeline:
         if one is None or not isinstance(one.value, ChatApprover):
             return None
         return one.value.answer_button(inbound.text, inbound, verdict.owner)
-
-    async def _remove_buttons(self, press: Inbound) -> None:
-        """Edit a decided request: its text with the outcome, without buttons; a failure is logged."""
-        runtime, address = self._runtime, press.address
-        one, channel = runtime.registry.approver, runtime.registry.channel(address.channel, address.account)
-        text = getattr(one.value, "decided_text", lambda value, press: "")(press.text, press) if one else ""
-        edit = getattr(channel, "edit", None)
-        if not (text and edit and press.message_id):
-            return
-        try:
-            async with asyncio.timeout(_EDIT_SECONDS):
-                await edit(press.address, press.message_id, runtime.redact(text))
-        except Exception as why:  # noqa: BLE001 - a channel is third-party code
-            runtime.log(
-                t("the buttons of a decided request could not be removed: {why}", why=describe_exception(why))
-            )
 
     async def _command(self, accepted: AcceptedEvent, route: Route, line: str) -> bool:
         """Run a chat command; return False when it is none. A command that calls a model runs in the

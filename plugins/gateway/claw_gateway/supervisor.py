@@ -380,6 +380,8 @@ class ChannelServer:
                 runtime.log(ended.event.text)
         finally:
             texts = [one for one in replies if one.text]
+            for approver in self._approvers:
+                self._approval_messages.close(approver)
             await stream.close(finished=bool(texts))
         self._deliver(stream, channel, replies, turn.answer)
 

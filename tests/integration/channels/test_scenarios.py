@@ -1,6 +1,7 @@
 """The contract between a chat service and claw, on every platform: its real plugin, in the real program."""
 
 import asyncio
+import contextlib
 import time
 
 import pytest
@@ -548,6 +549,74 @@ async def test_a_call_that_must_be_allowed_waits_for_the_owners_button(stage, tm
         seen = await received_by_model(harness, stage, stage.group, 4)
     assert "it is out" in texts(seen)
     assert tool.calls == [{}]
+
+
+@pytest.fixture
+async def asked(stage, tmp_path):
+    """Return a function that serves a gateway which asks to run ``deploy``: tool, message and request id."""
+
+    @contextlib.asynccontextmanager
+    async def serve_and_ask(in_group: bool, **approvals):
+        tool, model = (
+            FakeTool("deploy", "deployed", effects="once"),
+            FakeProvider(calls("deploy"), says("it is out")),
+        )
+        tree = config(stage, approvals={"tools": ["deploy"], **approvals})
+        async with served(stage, model, tmp_path, tree, tools=[tool]) as harness:
+            who, place = (stage.ann, stage.group) if in_group else (stage.boss, None)
+            await stage.says("deploy it", who, place, to_us=in_group)
+            here = place or stage.direct(who)
+            (question,) = await until(lambda: [one for one in stage.seen(here) if one.buttons])
+            [waiting] = harness.app.registry.approver.value.pending()
+            yield tool, question, waiting.id
+
+    return serve_and_ask
+
+
+def shown_now(stage, place, question):
+    """Return the message of a question as it looks now."""
+    (found,) = [one for one in stage.seen(place) if one.id == question.id]
+    return found
+
+
+@every_platform
+async def test_a_question_that_expires_loses_its_buttons_and_says_so(stage, asked):
+    async with asked(in_group=True, timeout="1s") as (tool, question, id):
+        await until(lambda: not shown_now(stage, stage.group, question).buttons)
+        assert f"request {id} expired without an answer" in shown_now(stage, stage.group, question).text
+    assert tool.calls == []
+
+
+@every_platform
+async def test_a_question_of_a_stopped_turn_loses_its_buttons_and_says_so(stage, asked):
+    async with asked(in_group=False) as (tool, question, id):
+        place = stage.direct(stage.boss)
+        await stage.says("/stop", stage.boss)
+        await until(lambda: not shown_now(stage, place, question).buttons)
+        assert f"request {id} was stopped before an answer" in shown_now(stage, place, question).text
+    assert tool.calls == []
+
+
+@every_platform
+@pytest.mark.parametrize("verdict", ["once", "deny"])
+@pytest.mark.parametrize("in_group", [False, True], ids=["direct", "group"])
+async def test_a_typed_answer_counts_from_who_may_decide_and_from_nobody_else(
+    stage, asked, in_group, verdict
+):
+    place = stage.group if in_group else None
+    here, there = place or stage.direct(stage.boss), place or stage.direct(stage.ann)
+    async with asked(in_group) as (tool, question, id):
+        count = len(stage.seen(there))
+        await stage.says(f"/approve {id} {verdict}", stage.ann, place, to_us=in_group)
+        await until(lambda: len(stage.seen(there)) == count + 1)
+        assert "you may not decide that" in stage.seen(there)[-1].text
+        assert tool.calls == [] and shown_now(stage, here, question).buttons
+
+        await stage.says(f"/approve {id} {verdict}", stage.boss, place, to_us=in_group)
+        await until(lambda: "it is out" in texts(stage.seen(here)))
+        await until(lambda: not shown_now(stage, here, question).buttons)
+        assert f"already answered: {verdict}" in shown_now(stage, here, question).text
+    assert len(tool.calls) == (verdict == "once")
 
 
 @every_platform
