@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from core.source import members
+from packaging.requirements import Requirement
 
 SITE = Path(sysconfig.get_path("purelib"))
 
@@ -51,10 +52,18 @@ class Environment:
     """A Python environment with some of our distributions, and a home of its own.
 
     :param names: our distributions in it; ``closure_of`` adds what they depend on.
+    :param libraries: requirements of third-party distributions in it, with those that they require; None = all that the
+        tests have.
     :param others: folders with further packages beside their ``.dist-info``, such as ``third_party.installed`` makes.
     """
 
-    def __init__(self, folder: Path, names: Iterable[str], others: Iterable[Path] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        names: Iterable[str],
+        others: Iterable[Path] = (),
+        libraries: Iterable[str] | None = None,
+    ) -> None:
         self.home, self.python = folder / "person", folder / "venv" / "bin" / "python"
         self.home.mkdir(parents=True)
         self.python.parent.mkdir(parents=True)
@@ -65,7 +74,8 @@ class Environment:
         )
         self.site = folder / "venv" / "lib" / f"python{version}" / "site-packages"
         self.site.mkdir(parents=True)
-        _link_third_party(self.site)
+        for entry in _third_party() if libraries is None else _entries_of(libraries):
+            (self.site / entry.name).symlink_to(entry)
         for name in names:
             _install(self.site, name)
         for other in others:
@@ -124,9 +134,30 @@ def _third_party() -> tuple[Path, ...]:
     )
 
 
-def _link_third_party(site: Path) -> None:
-    for entry in _third_party():
-        (site / entry.name).symlink_to(entry)
+def _entries_of(libraries: Iterable[str]) -> set[Path]:
+    """Return what these distributions and all that they require have at the top of site-packages."""
+    found, waiting, entries = set[str](), [Requirement(line) for line in libraries], set[Path]()
+    while waiting:
+        wanted = waiting.pop()
+        if str(wanted) in found:
+            continue
+        found.add(str(wanted))
+        known = metadata.distribution(wanted.name)
+        entries |= {
+            SITE / path.parts[0]
+            for path in known.files or ()
+            if path.parts[0] not in ("..", "__pycache__") and (SITE / path.parts[0]).exists()
+        }
+        for extra in (*wanted.extras, ""):
+            needed = map(Requirement, known.requires or ())
+            waiting += [one for one in needed if not one.marker or one.marker.evaluate({"extra": extra})]
+    return entries
+
+
+def libraries_of(names: Iterable[str]) -> list[str]:
+    """Return the third-party distributions that distributions of ours declare, without extras."""
+    declared = {line for name in names for line in projects()[name][1]["project"]["dependencies"]}
+    return sorted(line for line in declared if Requirement(line).name not in projects())
 
 
 def _install(site: Path, name: str) -> None:

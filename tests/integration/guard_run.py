@@ -132,6 +132,8 @@ async def turns(work: Path) -> dict[str, Any]:
         "rules": 'call put {"path": "AGENTS.md"}',
         "bypass": f"call bypass {json.dumps({'path': str(work / 'AGENTS.md')})}",
         "secret": "tell me the key",
+        "layer": "call layered {}",
+        "changed": "call changed {}",
     }
     log: list[str] = []
     app, answers = App(load_setup(os.environ), log=log.append), dict[str, Any]()
@@ -173,6 +175,9 @@ def command(words: Sequence[str]) -> tuple[int, str, str]:
 
 
 def main() -> None:
+    from claw.host.overlay import activate_layer
+
+    activate_layer(str(Path.home() / ".claw"))
     work = Path.home() / "work"
     facts = asyncio.run(turns(work))
     facts["rulesAfter"] = (work / "AGENTS.md").read_text()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from claw_testing.services import OpenAIService, ServiceReply
 from core.source import ROOT
-from environments import Environment, closure_of, projects
+from environments import Environment, closure_of, libraries_of, projects
 from integration.test_packaging import wheel_of
 from third_party import installed
 
@@ -78,10 +78,10 @@ MANIFEST = {
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """A plain environment with the wheels of core, one provider, and what they need."""
+    """A plain environment with the wheels of core, one provider, and what they declare: pip finds no other library."""
     folder = tmp_path_factory.mktemp("wheels")
     wheels = [wheel_of(projects()[name][0], folder) for name in sorted(SMALL)]
-    environment = Environment(tmp_path_factory.mktemp("small"), ())
+    environment = Environment(tmp_path_factory.mktemp("small"), (), libraries=libraries_of(SMALL))
     environment.install(*(wheel for wheel in wheels if wheel.name.startswith(("claw_core-", "claw_openai-"))))
     return environment
 
@@ -108,18 +108,22 @@ def test_tools_are_explained_without_the_package_that_provides_them(small: Envir
 MISSING = {
     "claw-admin": ("doctor",),
     "claw-approvals": ("approvals", "list"),
+    "claw-author": ("plugins", "new", "acme"),
     "claw-budgets": ("usage",),
     "claw-gateway": ("gateway", "status"),
+    "claw-llm-bridge": ("llm-bridge", "list"),
+    "claw-local": ("local", "setup"),
+    "claw-mcp": ("mcp", "list"),
+    "claw-memory-search": ("memory", "search", "x"),
     "claw-models": ("models", "list"),
     "claw-prompt": ("prompt", "show"),
     "claw-sessions": ("sessions", "list"),
+    "claw-skills": ("skills", "list"),
 }
 
 
 @pytest.mark.parametrize("name", sorted(MISSING))
 def test_a_missing_command_names_its_package(name: str, small: Environment) -> None:
-    if name in SMALL:
-        pytest.xfail("core still depends on it")
     small.configure({})
     done = small.claw(*MISSING[name])
     assert done.returncode == 2
@@ -133,10 +137,14 @@ def test_a_missing_owner_of_a_key_is_named(small: Environment) -> None:
     assert "claw-budgets" in done.stderr
 
 
-@pytest.mark.parametrize(("line", "name"), [("/compact", "claw-context"), ("/approve x", "claw-approvals")])
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        *(("/compact", "claw-context"), ("/approve x", "claw-approvals"), ("/new", "claw-sessions")),
+        *(("/model openai/other", "claw-models"), ("/queue collect", "claw-gateway")),
+    ],
+)
 def test_a_missing_chat_command_names_its_package(line: str, name: str, small: Environment) -> None:
-    if name in SMALL:
-        pytest.xfail("core still depends on it")
     small.configure(
         {"agents": {"defaults": {"model": "openai/gpt-test"}}, "providers": {"openai": {"apiKey": "k"}}}
     )

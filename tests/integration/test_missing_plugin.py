@@ -1,17 +1,20 @@
 """Claw with all of its first-party distributions but one: a feature less, said plainly, and never a guard less."""
 
 import json
+import sys
+from base64 import urlsafe_b64encode
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+from claw.runtime import CURRENT_LINK, LAYERS_FOLDER, LOCK_FILE, METADATA_FILE
 from environments import Environment, closure_of, needs_of, projects
 from integration import guard_run
+from integration.gateways import CHANNEL, until
 from third_party import installed
 
-REQUIRED = frozenset(needs_of("claw-core"))
-"""Distributions that core depends on. What is in it for a while only (core/pyproject.toml) fails as expected below."""
 CASES = sorted(set(projects()) - {"claw-core"})
 LIBRARIES = {
     "claw-channel-sdk",
@@ -72,19 +75,87 @@ ABSENT = {
 """For each plugin: a use of it that must be answered with the name of the package."""
 
 
-def _still_required(name: str) -> Any:
-    reason = "core still imports it"
-    return pytest.param(
-        name, marks=[pytest.mark.xdist_group(name), pytest.mark.xfail(name in REQUIRED, reason=reason)]
-    )
-
-
 def _config(home: Path, more: dict[str, Any]) -> dict[str, Any]:
     return {
         "agents": {"defaults": {"model": "scripted/m1", "workspace": str(home / "work")}},
         "tools": {"deny": ["forbidden"]},
         **more,
     }
+
+
+MARKED = """
+from pathlib import Path
+from claw import hookimpl, tool
+
+@tool
+def {name}() -> str:
+    \"""Note that it ran.\"""
+    with open(Path.home() / "ran.txt", "a") as file:
+        file.write("{name}\\n")
+    return "{name} ran"
+
+@hookimpl
+def register_tools(config):
+    return [{name}]
+"""
+
+
+def _record(folder: Path, package: str) -> str:
+    """Write the RECORD of a distribution, as pip does; return its hash."""
+    digests = {
+        path: urlsafe_b64encode(sha256(path.read_bytes()).digest()).decode().rstrip("=")
+        for path in sorted((folder / package).iterdir())
+    }
+    record = folder / f"{package}-1.0.dist-info" / "RECORD"
+    record.write_text(
+        "".join(f"{path.relative_to(folder)},sha256={one},1\n" for path, one in digests.items())
+    )
+    return sha256(record.read_bytes()).hexdigest()
+
+
+def _add_layer(home: Path) -> None:
+    """Install two plugins as ``claw plugins install`` does, write a lock, and change a file of the second one."""
+    layer = home / LAYERS_FOLDER / f"1-{sys.implementation.cache_tag}"
+    records = {}
+    for name in ("layered", "changed"):
+        tools = [{"name": name, "description": "Note that it ran.", "parameters": {"type": "object"}}]
+        installed(layer, name, MARKED.format(name=name), {"kinds": ["tool"], "tools": tools})
+        records[f"stranger-{name}"] = _record(layer, f"stranger_{name}")
+    (layer / METADATA_FILE).write_text(json.dumps({"records": records}))
+    (home / LAYERS_FOLDER / CURRENT_LINK).symlink_to(layer.name)
+    rows = "".join(f'{name} = "{digest}"\n' for name, digest in records.items())
+    (home / LOCK_FILE).write_text(f"[tool.claw.records]\n{rows}")
+    (layer / "stranger_changed" / "__init__.py").write_text(MARKED.format(name="changed") + "# more\n")
+
+
+def _served(environment: Environment) -> list[str]:
+    """Start the gateway, write two messages into the channel ``post``, stop it; return the answers."""
+    folder = environment.home / "post"
+    started = environment.claw("gateway", "start")
+    assert started.returncode == 0, started.stdout + started.stderr
+    try:
+        answers: list[str] = []
+        for number, text in enumerate(("call harmless {}", "call forbidden {}"), 1):
+            (folder / f"part-{number}").write_text(text)
+            (folder / f"part-{number}").rename(folder / f"in-{number}")
+            until(lambda count=number: len(answers_of(folder)) >= count, 30)
+        answers = answers_of(folder)
+    finally:
+        environment.claw("gateway", "stop")
+    return answers
+
+
+def answers_of(folder: Path) -> list[str]:
+    return (folder / "out").read_text().splitlines() if (folder / "out").exists() else []
+
+
+@pytest.fixture(scope="module")
+def post(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A third-party channel: a folder of messages."""
+    code = CHANNEL.replace("{body}", "pass").replace("{more}", "")
+    return installed(
+        tmp_path_factory.mktemp("post"), "post", code, {"kinds": ["channel"], "channels": ["post"]}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -108,16 +179,23 @@ class Run:
         return {plugin["id"]: plugin for plugin in json.loads(out)["plugins"]}
 
 
-@pytest.fixture(scope="module", params=[*map(_still_required, CASES)])
-def run(request: pytest.FixtureRequest, scripted: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in CASES]
+)
+def run(
+    request: pytest.FixtureRequest, scripted: Path, post: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Run:
     """Claw used once without one distribution."""
     name = request.param
-    environment = Environment(tmp_path_factory.mktemp("without"), set(projects()) - {name}, [scripted])
+    others = [scripted, post]
+    environment = Environment(tmp_path_factory.mktemp("without"), set(projects()) - {name}, others)
     (environment.home / "work").mkdir()
+    (environment.home / "post").mkdir()
     (environment.home / "work" / "AGENTS.md").write_text("Be kind.\n")
-    environment.configure(
-        _config(environment.home, {"providers": {"scripted": {"apiKey": guard_run.SECRET}}})
-    )
+    channel = {"folder": str(environment.home / "post"), "dmPolicy": "allowlist", "allowFrom": ["ann"]}
+    more = {"providers": {"scripted": {"apiKey": guard_run.SECRET}}, "channels": {"post": channel}}
+    environment.configure(_config(environment.home, more))
+    _add_layer(environment.home / ".claw")
     done = environment.run(guard_run.__file__)
     assert done.returncode == 0, done.stderr
     return Run(name, environment, json.loads(done.stdout))
@@ -159,9 +237,25 @@ def test_a_person_who_is_not_allowed_is_not_admitted(run: Run) -> None:
     assert run.facts["admitted"] is False
 
 
+def test_a_plugin_of_the_layer_runs_and_a_changed_one_does_not(run: Run) -> None:
+    assert run.facts["layer"] == "layered ran"
+    assert "changed" not in run.facts["ran"]
+    changed = run.plugins["changed"]
+    assert (changed["state"], changed["stage"]) == ("quarantined", "integrity"), changed
+
+
+def test_the_gateway_answers_and_its_policy_holds(run: Run) -> None:
+    if run.name == "claw-gateway" or run.name in needs_of("claw-gateway"):
+        pytest.skip("the gateway comes with it")
+    answer, denied = _served(run.environment)
+    assert answer == "harmless ran"
+    assert "tools.deny" in denied
+    assert "forbidden" not in (run.environment.home / "ran.txt").read_text()
+
+
 def test_every_other_plugin_works_unless_it_needs_the_absent_one(run: Run) -> None:
     """One whose distribution depends on the absent one may be quarantined, with the reason."""
-    distributions = {plugin["distribution"]: plugin for plugin in run.plugins.values()}
+    distributions = {plugin["distribution"]: plugin for id, plugin in run.plugins.items() if id != "changed"}
     assert run.name not in distributions
     for name, plugin in distributions.items():
         if plugin["state"] not in ("loaded", "idle"):
@@ -180,11 +274,12 @@ def test_doctor_reports_on_the_rest(run: Run) -> None:
     wrong = {one["about"]: one["problem"] for one in json.loads(out)["findings"] if one["grave"]}
     assert (code, err) == (1 if wrong else 0, ""), out
     assert broken <= set(wrong), out
+    del wrong["changed"]
     for problem in wrong.values():  # of a plugin that is loaded at its first use, only doctor knows
         assert run.name in problem.replace("_", "-"), out
 
 
-@pytest.mark.parametrize("name", [*map(_still_required, sorted(set(CASES) - LIBRARIES))])
+@pytest.mark.parametrize("name", sorted(set(CASES) - LIBRARIES))
 def test_whoever_uses_the_absent_plugin_reads_which_package_provides_it(
     name: str, scripted: Path, tmp_path: Path
 ) -> None:
