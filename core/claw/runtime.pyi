@@ -6,6 +6,9 @@ from claw.agent.chat_commands import (
     run_chat_command as run_chat_command,
 )
 from claw.agent.context import (
+    OMITTED as OMITTED,
+    PROMPT_SHARE as PROMPT_SHARE,
+    TOO_LARGE_REASONS as TOO_LARGE_REASONS,
     open_turn as open_turn,
 )
 from claw.agent.models import (

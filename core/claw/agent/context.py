@@ -47,8 +47,8 @@ PROMPT_SHARE = 0.8
 """Share of the window for instructions and history together; the rest is for the answer."""
 
 _SHORTEST_RESULT_CHARS = 400
-_TOO_LARGE = frozenset({"context_overflow", "request_too_large"})
-_OMITTED = "{count:older message is|older messages are} not sent to the model: they do not fit into its context window"
+TOO_LARGE_REASONS = frozenset({"context_overflow", "request_too_large"})
+OMITTED = "{count:older message is|older messages are} not sent to the model: they do not fit into its context window"
 
 T = TypeVar("T")
 
@@ -367,13 +367,13 @@ class NewestTurns:
             fitting = newest_turns_within(shown, [estimate_tokens(one) for one in shown], limit)
             if fitting.omitted and not is_reported:
                 is_reported = True
-                await turn.emit(Notice(t(_OMITTED, count=fitting.omitted)))
+                await turn.emit(Notice(t(OMITTED, count=fitting.omitted)))
             stream: Any = call(_cut_results(fitting.messages, limit, turn.window_tokens), tool_choice)
             try:
                 async for event in stream:
                     yield event
             except ProviderError as refused:
-                if refused.reason not in _TOO_LARGE:
+                if refused.reason not in TOO_LARGE_REASONS:
                     raise
                 raise ProviderError(
                     "{why}", reason=refused.reason, where=refused.where, why=refused.problem,

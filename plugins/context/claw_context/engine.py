@@ -31,7 +31,10 @@ from claw import (
 )
 from claw.runtime import (
     CHARS_PER_TOKEN,
+    OMITTED,
+    PROMPT_SHARE,
     SUMMARY,
+    TOO_LARGE_REASONS,
     MemoryFlushRecord,
     MessageRecord,
     Session,
@@ -48,26 +51,16 @@ from claw_context.pruning import Pruning, prune
 from claw_context.settings import CompactionSettings, ContextPruning
 from claw_context.shared import SharedState
 
-PROMPT_SHARE = 0.8
-"""Share of the window for instructions and history together when nothing is compacted; the rest is for the
-answer.
-"""
-
 MAX_COMPACTIONS = 3
 """Limit for one request that a service refuses as too long (spec/runtime.md C11)."""
 
 _MAX_CUTS = 5  # by then a 200k window is down to 6k tokens: what does not fit that never will
 _RETRY_MESSAGES = 16  # new messages until a compaction that achieved nothing is tried again
-_TOO_LARGE = frozenset({"context_overflow", "request_too_large"})
 _IMAGE_REFUSALS = frozenset({"bad_request", "request_too_large"})
 """Error reasons of services that got an image for a model without vision, or one they cannot read; their
 texts vary.
 """
 _COMPACTING = "the conversation is long: summarising its older part, which takes a moment"
-_OMITTED = (
-    "{count:older message is|older messages are} not sent to the model: they do not fit "
-    "into its context window"
-)
 _WITHOUT_IMAGES = "the request is repeated without the pictures: {why}"
 
 FlushCall = Callable[[Sequence[Message]], Awaitable[Usage | None]]
@@ -152,7 +145,7 @@ class ContextView:
                 if not began and not self._no_images and _is_image_refusal(refused) and _has_images(request):
                     self._no_images = True
                     await self._emit(Notice(t(_WITHOUT_IMAGES, why=refused.problem)))
-                elif began or refused.reason not in _TOO_LARGE or not await self._reduce(messages):
+                elif began or refused.reason not in TOO_LARGE_REASONS or not await self._reduce(messages):
                     raise
 
     async def _compact_if_due(self, messages: Sequence[Message]) -> None:
@@ -277,7 +270,7 @@ class ContextView:
             start += cut_point(view.messages, each[start:], available // 2).first_kept
         if start and not self._omission_reported:
             self._omission_reported = True
-            await self._emit(Notice(t(_OMITTED, count=start)))
+            await self._emit(Notice(t(OMITTED, count=start)))
         head = self._digest_of(shown[:start], available) if start else self._head
         whole = (*head, *shown[start:])
         whole = shorten_to_fit(whole, available) if self._cuts > 1 else whole

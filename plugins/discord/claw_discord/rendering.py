@@ -1,8 +1,9 @@
 """Conversion of model Markdown into Discord's: tables become code blocks, deep headings become bold text. Pure."""
 
 import re
-import unicodedata
 from collections.abc import Iterator
+
+from claw_channel_sdk import text_width
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _DEEP_HEADING = re.compile(r" {0,3}#{4,6}\s+(.+?)\s*#*\s*")
@@ -68,14 +69,9 @@ def _cells(row: str) -> list[str]:
 
 def _aligned(rows: list[list[str]]) -> Iterator[str]:
     columns = max(map(len, rows))
-    widths = [max(_width(row[at]) if at < len(row) else 0 for row in rows) for at in range(columns)]
+    widths = [max(text_width(row[at]) if at < len(row) else 0 for row in rows) for at in range(columns)]
     for number, row in enumerate(rows):
-        cells = [cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=False)]
+        cells = [cell + " " * (width - text_width(cell)) for cell, width in zip(row, widths, strict=False)]
         yield " | ".join(cells).rstrip()
         if number == 0:
             yield "-+-".join("-" * width for width in widths)
-
-
-def _width(text: str) -> int:
-    """Return the display width: East Asian wide characters take two columns."""
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)

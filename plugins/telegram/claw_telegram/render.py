@@ -7,10 +7,11 @@ can't contain other entities"; blockquotes cannot be nested).
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
+
+from claw_channel_sdk import text_width
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -200,9 +201,9 @@ def _image(node: "SyntaxTreeNode", tags: Tags, found: Runs) -> None:
 def _table(node: "SyntaxTreeNode") -> str:
     """Return a table as lines of text with aligned columns."""
     rows = [[_cell(cell) for cell in row.children] for part in node.children for row in part.children]
-    widths = [max(_width(row[at]) if at < len(row) else 0 for row in rows) for at in range(len(rows[0]))]
+    widths = [max(text_width(row[at]) if at < len(row) else 0 for row in rows) for at in range(len(rows[0]))]
     lines = [
-        " | ".join(cell + " " * (wide - _width(cell)) for cell, wide in zip(row, widths, strict=False))
+        " | ".join(cell + " " * (wide - text_width(cell)) for cell, wide in zip(row, widths, strict=False))
         for row in rows
     ]
     lines.insert(1, "-+-".join("-" * wide for wide in widths))
@@ -213,8 +214,3 @@ def _cell(node: "SyntaxTreeNode") -> str:
     found: Runs = []
     _inline(node.children, (), found)
     return "".join(piece for piece, _ in found).replace("\n", " ")
-
-
-def _width(text: str) -> int:
-    """Return the width in a monospaced font, where East Asian wide characters take two columns."""
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)

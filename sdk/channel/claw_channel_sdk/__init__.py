@@ -11,7 +11,7 @@ _NAMES = {
     "fates": "FateInbox MessageFate",
     "optional_methods": "OptionalChannelMethods",
     "routes": "WebAnswer WebRequest WebRoute",
-    "splitting": "BlockSplitter split_text",
+    "splitting": "BlockSplitter split_text text_width",
 }
 __all__, __getattr__, __dir__ = lazy_names(
     __name__, {f"{__name__}.{module}": names for module, names in _NAMES.items()}

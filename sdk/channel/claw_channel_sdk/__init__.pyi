@@ -21,6 +21,7 @@ from claw_channel_sdk.routes import (
 from claw_channel_sdk.splitting import (
     BlockSplitter as BlockSplitter,
     split_text as split_text,
+    text_width as text_width,
 )
 
 __all__: list[str]

@@ -299,3 +299,8 @@ _BREAKS: dict[str, tuple[_Break, ...]] = {
     "newline": (_last_line,),
     "sentence": (_last_sentence,),
 }
+
+
+def text_width(text: str) -> int:
+    """Return the width in a monospaced font, where East Asian wide characters take two columns."""
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
