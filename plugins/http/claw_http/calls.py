@@ -12,7 +12,7 @@ from claw import Address, Attachment, ClawError, Inbound, Inbox, PluginConfig, S
 from claw.runtime import QueueSettings
 from claw_channel_sdk import FateInbox, MessageFate, WebRequest
 
-from claw_http.agent_request import AgentRequest
+from claw_http.agent_request import DEFAULT_MODEL, AgentRequest
 from claw_http.call_options import CallOptions, CallOptionsTable
 from claw_http.failures import (
     STOPPING,
@@ -58,7 +58,7 @@ def conversation_of(user: str, fresh: str) -> str:
 
 def _place_end(agent: str) -> str:
     """Return the end of the name of a conversation of kept responses: a session is of one agent."""
-    return f".{agent.lower()}"
+    return f".{agent.lower() or DEFAULT_MODEL}"
 
 
 class AgentCalls:

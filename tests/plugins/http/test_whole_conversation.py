@@ -132,6 +132,15 @@ async def test_the_limit_of_an_answer_is_given_to_the_model_and_a_cut_answer_say
     assert answer.choices[0].message.content == "half a sen"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_limit_that_leaves_no_word_is_named_in_the_error(stream):
+    nothing = Assistant((), stop_reason="length")
+    async with a_gateway(*[nothing] * 4) as (client, _):
+        with pytest.raises(openai.BadRequestError, match="limit of 3 tokens") as failed:
+            await ask(client, user("Tell"), max_tokens=3, stream=stream)
+    assert (failed.value.code, failed.value.param) == ("max_tokens_too_small", "max_tokens")
+
+
 async def test_a_caller_cannot_raise_the_limit_of_the_operator():
     config = {"agents": {"defaults": {"maxTokens": 100}}}
     async with a_gateway(says("a"), says("b"), config=config) as (client, harness):
