@@ -9,7 +9,7 @@ from subprocess import PIPE
 from typing import Any
 
 import pytest
-from claw.contracts.errors import ProviderError
+from claw.contracts.errors import ProviderError, UsageError
 from claw.contracts.events import MessageRecorded, Notice, StepEnded, TurnEnded
 from claw.contracts.transcript import UNREADABLE_CALL, Assistant, Text, ToolResultMessage
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, says
@@ -210,6 +210,32 @@ async def test_a_required_call_is_asked_for_once_more(choice: str) -> None:
         assert tool.calls == [{"path": "a.md"}]
         assert results(harness)[0].tool_name == UNREADABLE_CALL
         assert "asked for" in results(harness)[0].text
+
+
+async def test_a_required_call_in_a_turn_without_tools_is_an_error_before_any_model_call() -> None:
+    model = FakeProvider(says("ok"))
+    async with Harness(model, tools=[peek()], config={"tools": {"deny": ["*"]}}) as harness:
+        with pytest.raises(UsageError, match="this turn has no tools") as refused:
+            await harness.send("go", tool_choice="required")
+
+    assert "claw tools list --all" in str(refused.value)
+    assert model.requests == []
+
+
+@pytest.mark.parametrize("choice", ["required", "peek"])
+async def test_a_required_call_of_a_model_that_is_given_no_tools_is_an_error_before_any_request(
+    choice: str,
+) -> None:
+    model = FakeProvider(says("ok"))
+    config = {"providers": {"fake": {"tools": "none"}}}
+    async with Harness(model, tools=[peek()], config=config) as harness:
+        with pytest.raises(
+            ProviderError, match=f"fake/m1 is given no tools, and tool choice {choice} asks"
+        ) as no:
+            await harness.send("go", tool_choice=choice)
+
+    assert "providers.fake.tools" in str(no.value)
+    assert model.requests == []
 
 
 NO_CALL = "fake/m1: the model did not call the tool that was asked for (tool choice {choice})"

@@ -406,9 +406,8 @@ async def _report_switch(turn: Turn, emit: Emit, text: str) -> None:
 def _tool_choice(context: TurnContext, turn: Turn, start: _Start) -> str:
     """Return the tool choice of the first model call; a turn that resumes behind the call it asks for has used it."""
     choice = turn.options.tool_choice or turn.message.tool_choice or context.agent.settings.tool_choice
-    if choice != "none" and not all(lacks_call(said, choice) for said in start.past[start.at :]):
-        return "auto"
-    return check_tool_choice(choice, context)
+    has_call = choice != "none" and not all(lacks_call(said, choice) for said in start.past[start.at :])
+    return "auto" if has_call else check_tool_choice(choice, context)
 
 
 async def _emit_to_all(emit: Emit, runtime: Runtime, event: Event) -> None:

@@ -268,14 +268,16 @@ def _asked_for(
 def check_tool_choice(choice: str, context: TurnContext) -> str:
     """Return a tool choice that this turn can follow.
 
-    :raises UsageError: it names a tool that the turn would not have.
+    :raises UsageError: it asks for a call of a tool that the turn would not have, or of any, and there is none.
     """
-    if choice in TOOL_CHOICES or choice in context.tools:
+    if choice in context.tools or (choice in TOOL_CHOICES and (context.tools or choice != "required")):
         return choice
-    ruling = context.judgement.rulings.get(choice)
+    ruling, no_tools = context.judgement.rulings.get(choice), choice == "required"
+    named = "the tool {name} was asked for by tool choice, and this turn does not have it: {why}"
+    fix = "claw tools explain {name} shows how to allow it"
     raise UsageError(
-        "the tool {name} was asked for by tool choice, and this turn does not have it: {why}",
-        fix="claw tools explain {name} shows how to allow it",
+        "tool choice asks for a call, and this turn has no tools" if no_tools else named,
+        fix="claw tools list --all shows why" if no_tools else fix,
         name=choice,
         why=ruling.reason if ruling else t("no such tool is installed"),
     )
@@ -295,8 +297,7 @@ def parse_model_choice(text: str, agent: Agent, runtime: Runtime) -> tuple[str, 
     provider = candidates(model, usual, (), aliases, ())[0].provider
     contribution = runtime.registry.providers.get(provider)
     keys = selector_of(runtime.registry).credentials(contribution.value, agent.dir) if contribution else ()
-    names = [one.name for one in keys]
-    if key not in names:
+    if key not in (names := [one.name for one in keys]):
         raise unknown_key_error(provider, key, names)
     return model, {provider: key}
 

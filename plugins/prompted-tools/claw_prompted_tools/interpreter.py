@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
-from claw import Finished, ModelEvent, Provider, Request, TextDelta
+from claw import Finished, ModelEvent, Provider, ProviderError, Request, TextDelta
 from claw_provider_sdk import IncrementalCache
 
 
@@ -39,6 +39,8 @@ class PromptedToolsProvider:
         from claw_prompted_tools.answer import AnswerParser
 
         mode = self._mode(request.model)
+        if mode == "none" and request.tool_choice not in ("auto", "none"):
+            raise self._no_tools(request)
         stream: Any = self._provider.stream(self._rewritten_request(request, mode))
         answer = AnswerParser(request, mode)
         try:
@@ -55,6 +57,16 @@ class PromptedToolsProvider:
         finally:
             if close := getattr(stream, "aclose", None):
                 await close()
+
+    def _no_tools(self, request: Request) -> ProviderError:
+        return ProviderError(
+            "{model} is given no tools, and tool choice {choice} asks for a call",
+            reason="bad_request",
+            fix="set providers.{provider}.tools to native or prompt (or tools of this model there)",
+            model=f"{self.name}/{request.model}",
+            choice=request.tool_choice,
+            provider=self.name,
+        )
 
     def _mode(self, model: str) -> str:
         try:
