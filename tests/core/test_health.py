@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from claw.host.health import CRASHED, FAILED, HUNG, LoadFailure, PluginHealth, files_digest
+from claw.host.health import CRASHED, FAILED, HUNG, NOTED, LoadFailure, PluginHealth, files_digest
 from claw.host.manifest import InstalledPlugin
 
 BOOM = LoadFailure("boom", FAILED, "import", "RuntimeError: no luck")
@@ -62,6 +62,42 @@ def test_a_success_clears_the_record(folder):
     PluginHealth(folder).clear("boom")
 
     assert PluginHealth(folder).failures() == {}
+
+
+def causes(folder: Path) -> list[str]:
+    found = PluginHealth(folder).failures().get("boom")
+    return [one.cause for one in (found, *found.others)] if found else []
+
+
+def noted(cause: str) -> LoadFailure:
+    return LoadFailure("boom", NOTED, "register", cause)
+
+
+def test_every_part_that_cannot_be_used_is_recorded_until_a_load_without_it(folder):
+    PluginHealth(folder).record(noted("one"), noted("two"))
+    assert causes(folder) == ["one", "two"]
+
+    PluginHealth(folder).record(noted("two"))
+    assert causes(folder) == ["two"]
+
+    PluginHealth(folder).clear("boom")
+    assert causes(folder) == []
+
+
+def test_a_failure_at_run_is_recorded_beside_the_parts_that_cannot_be_used(folder):
+    PluginHealth(folder).record(noted("one"))
+    PluginHealth(folder).record(replace(BOOM, stage="run", cause="it ran"))
+    assert causes(folder) == ["it ran", "one"]
+
+    PluginHealth(folder).record(noted("one"))  # it was loaded again
+    assert causes(folder) == ["one"]
+
+
+def test_a_plugin_that_does_not_load_any_more_has_the_cause_of_that_alone(folder):
+    PluginHealth(folder).record(noted("one"))
+    PluginHealth(folder).record(BOOM)
+
+    assert causes(folder) == [BOOM.cause]
 
 
 def test_changed_files_end_a_failure(bomb):

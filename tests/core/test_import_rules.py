@@ -372,7 +372,7 @@ BUDGETS = {
     "claw.policy": 1003,
     "claw.security": 1594,
     "claw.storage": 1370,
-    "claw_admin": 4007,
+    "claw_admin": 4015,
     "claw_anthropic": 417,
     "claw_approvals": 735,
     "claw_author": 675,

@@ -158,6 +158,25 @@ PLUGINS: dict[str, World] = {
             )
         },
     ),
+    "two of its hooks are misspelt": World(
+        {
+            **partly("did you mean register_prompt_sections.*did you mean register_filters"),
+            DOCTOR: cell(
+                "problem: bad: .*did you mean register_prompt_sections",
+                "problem: bad: .*did you mean register_filters",
+                "2 problems",
+                code=1,
+            ),
+        },
+        {
+            "bad": (
+                plugin_code("bad_do")
+                + "@hookimpl\ndef register_prompt_section(config):\n    return []\n"
+                + "@hookimpl\ndef register_filter(config):\n    return []\n",
+                None,
+            )
+        },
+    ),
     "its code lacks a tool of its manifest": World(
         {
             **partly("the tool bad_do, which its code does not"),

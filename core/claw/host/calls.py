@@ -13,14 +13,7 @@ from typing import Any, TypeVar
 
 from claw.contracts.errors import PluginError
 from claw.contracts.events import Event
-from claw.contracts.extensions import (
-    Approver,
-    CallContext,
-    ProviderMiddleware,
-    Review,
-    Reviewer,
-    Statement,
-)
+from claw.contracts.extensions import Approver, CallContext, ProviderMiddleware, Review, Reviewer, Statement
 from claw.contracts.messages import ApprovalRequest, Decision
 from claw.contracts.prompt import (
     PromptFacts,

@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -37,16 +37,17 @@ WINDOW_SECONDS = 24 * 3600.0
 _CODE = frozenset({".py", ".so", ".pyd", ".dylib", ".json"})  # a plugin may write others beside its own
 _NOTE = ".starting-"
 _open_notes: set[Path] = set()  # those of this process
+# In the order of the fields of LoadFailure.
 _COLUMNS = "plugin, kind, stage, cause, fix, digest, run, at, times, place, inserts, config"
 _TABLE = (
-    "CREATE TABLE IF NOT EXISTS plugin_failures (plugin TEXT PRIMARY KEY, kind TEXT, stage TEXT, cause TEXT, fix TEXT, "
+    "CREATE TABLE IF NOT EXISTS plugin_faults (plugin TEXT, kind TEXT, stage TEXT, cause TEXT, fix TEXT, "
     "digest TEXT, run INTEGER, at REAL, times INTEGER, place TEXT, inserts TEXT, config TEXT)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class LoadFailure:
-    """The last failure of a plugin.
+    """A failure of a plugin.
 
     :param kind: FAILED, HUNG, CRASHED or NOTED.
     :param stage: import, register, config or run.
@@ -59,6 +60,7 @@ class LoadFailure:
     :param place: file, line and key of the problem, if it has any.
     :param inserts: values of the placeholders of both templates, as JSON.
     :param config: digest of the config file then, of a failure that another file may not have.
+    :param others: the other failures of the plugin that are recorded.
     """
 
     plugin: str
@@ -73,6 +75,7 @@ class LoadFailure:
     place: str = ""
     inserts: str = "{}"
     config: str = ""
+    others: "tuple[LoadFailure, ...]" = ()
 
     @property
     def why(self) -> str:
@@ -94,8 +97,7 @@ class LoadFailure:
     def holds_for(self, found: "InstalledPlugin") -> bool:
         """Return true if the files are those that failed; of a failure at run, if its process lives too."""
         # A note of a dead process has no digest.
-        same = self.digest in ("", files_digest(found))
-        return same and (self.stage != "run" or _is_running(self.run))
+        return self.digest in ("", files_digest(found)) and (self.stage != "run" or _is_running(self.run))
 
     def prevents_loading(self, now: float) -> bool:
         """Return true if no process should load the plugin by itself: it hung, or crashed twice, in the last day."""
@@ -111,19 +113,20 @@ class PluginHealth:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        database: "Database | None" = None,
-        now: Callable[[], float] = time.time,
+        self, folder: Path, database: "Database | None" = None, now: Callable[[], float] = time.time
     ) -> None:
         self._folder, self._database, self._now = folder, database, now
         self._path = database.path if database else folder.parent / "state.db"
         self._recorded: set[str] | None = None  # the plugins with a row, read at the first question
 
     def failures(self) -> dict[str, LoadFailure]:
-        """Return plugin id → its last failure. Nothing is written: notes of dead processes are only counted."""
-        rows = self._read().items()
-        found = {id: one for id, one in rows if not one.config or one.config == self._config_digest()}
+        """Return plugin id → its last failure, with the others. Nothing is written: notes of dead processes are only
+        counted."""
+        found: dict[str, LoadFailure] = {}
+        for row in sorted(self._read(), key=lambda one: (one.kind == NOTED, -one.at)):
+            if not row.config or row.config == self._config_digest():
+                first = found.setdefault(row.plugin, row)
+                found[row.plugin] = first if first is row else replace(first, others=(*first.others, row))
         for plugin, cause in map(_read_note, self._notes_of_dead_processes()):
             if cause:
                 found[plugin] = self._crash(plugin, found.get(plugin))
@@ -157,59 +160,63 @@ class PluginHealth:
         for note in self._notes_of_dead_processes():
             plugin, cause = _read_note(note)
             if cause and plugin in installed:
-                digest, before = files_digest(installed[plugin]), self._read().get(plugin)
-                failure = self._crash(plugin, before if before and before.digest == digest else None)
+                digest, rows = files_digest(installed[plugin]), self._of(plugin)
+                failure = self._crash(plugin, next((one for one in rows if one.digest == digest), None))
                 self.record(replace(failure, digest=digest))
             with suppress(OSError):
                 note.unlink(missing_ok=True)
 
-    def record(self, failure: LoadFailure) -> None:
-        """Record the failure of a plugin, in place of an earlier one; a process that runs without it stays named."""
-        before = self._read().get(failure.plugin)
-        run = before.run if before and before.of_other_process else failure.run or os.getpid()
-        config = self._config_digest() if failure.stage == "config" or failure.kind == NOTED else ""
-        row = replace(failure, run=run, at=failure.at or self._now(), config=config)
-        if before and replace(before, at=row.at) == row:
-            return
-        values = tuple(getattr(row, name) for name in _COLUMNS.split(", "))
-        if self._write(
-            f"INSERT OR REPLACE INTO plugin_failures ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", *values
-        ):
-            self._recorded = (self._recorded or set()) | {failure.plugin}
+    def record(self, *failures: LoadFailure) -> None:
+        """Record the failure of a plugin, or all its parts that cannot be used (NOTED), in place of those of earlier
+        loads; one at run is added to them. A process that runs without the plugin stays named."""
+        first, now, before = failures[0], self._now(), self._of(failures[0].plugin)
+        config = self._config_digest() if first.stage == "config" or first.kind == NOTED else ""
+        kept, run = _of_others(before) if first.kind == NOTED else [], first.run or os.getpid()
+        if first.stage == "run":
+            kept = [one for one in before if one.stage != "run" or one.of_other_process]
+        elif first.kind != NOTED:
+            run = next((one.run for one in before if one.of_other_process), run)
+        rows = [replace(one, run=run, at=one.at or now, config=config) for one in failures]
+        self._store(first.plugin, [*kept, *rows])
 
     def clear(self, plugin: str) -> None:
-        """Remove the record of a plugin that was loaded. That of another process that runs without it stays."""
+        """Remove the records of a plugin that was loaded. That of another process that runs without it stays."""
         if self._recorded is None:
-            self._recorded = set(self._read())
+            self._recorded = {one.plugin for one in self._read()}
         if plugin in self._recorded:
-            failure = self._read().get(plugin)
-            if failure is None or not failure.of_other_process:
-                self.reset(plugin)
-            elif failure.stage != "run":
-                self._write("UPDATE plugin_failures SET digest = '-' WHERE plugin = ?", plugin)
+            self._store(plugin, _of_others(self._of(plugin)))
 
     def reset(self, plugin: str) -> None:
-        """Remove the record of a plugin, because the operator says so."""
-        if plugin in self._read():
-            self._write("DELETE FROM plugin_failures WHERE plugin = ?", plugin)
+        """Remove the records of a plugin, because the operator says so."""
+        self._store(plugin, [])
+
+    def _store(self, plugin: str, rows: list[LoadFailure]) -> None:
+        if {replace(one, at=0.0) for one in rows} == {replace(one, at=0.0) for one in self._of(plugin)}:
+            return
+        insert = f"INSERT INTO plugin_faults ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
+        delete = "DELETE FROM plugin_faults WHERE plugin = ?", (plugin,)
+        if self._write(delete, *((insert, astuple(row)[:-1]) for row in rows)) and rows:
+            self._recorded = (self._recorded or set()) | {plugin}
 
     def _crash(self, plugin: str, before: LoadFailure | None) -> LoadFailure:
-        again = before is not None and before.kind == CRASHED
-        recent = before is not None and self._now() - before.at < WINDOW_SECONDS
-        times = before.times + 1 if before and again and recent else 1
+        recent = before and before.kind == CRASHED and self._now() - before.at < WINDOW_SECONDS
+        times = before.times + 1 if before and recent else 1
         return LoadFailure(plugin, CRASHED, "import", "", at=self._now(), times=times)
 
-    def _read(self) -> dict[str, LoadFailure]:
+    def _of(self, plugin: str) -> list[LoadFailure]:
+        return [one for one in self._read() if one.plugin == plugin]
+
+    def _read(self) -> list[LoadFailure]:
         if not self._path.is_file():
-            return {}
+            return []
         import sqlite3  # a home without state needs none
 
         try:
             with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True)) as connection:
-                rows = connection.execute(f"SELECT {_COLUMNS} FROM plugin_failures").fetchall()
+                rows = connection.execute(f"SELECT {_COLUMNS} FROM plugin_faults").fetchall()
         except (sqlite3.Error, ValueError):  # no table yet; or a file that its next writer replaces
-            return {}
-        return {row[0]: LoadFailure(*row) for row in rows}
+            return []
+        return [LoadFailure(*row) for row in rows]
 
     def _config_digest(self) -> str:
         import hashlib  # a home without failures needs none
@@ -220,13 +227,13 @@ class PluginHealth:
             text = file.read_bytes() if file else b""
         return hashlib.sha256(text).hexdigest()[:16]
 
-    def _write(self, sql: str, *values: object) -> bool:
+    def _write(self, *statements: tuple[str, tuple[object, ...]]) -> bool:
         from claw.storage.database import Database  # most commands only read
 
         database = self._database or Database(self._path)
         try:
             database.tables("health", _TABLE)
-            database.write(sql, *values)
+            database.write_all(*statements)
         except (OSError, ClawError):
             return False
         finally:
@@ -247,6 +254,13 @@ class PluginHealth:
             if note not in _open_notes
             if pid == str(os.getpid()) or not (pid.isdecimal() and _is_running(int(pid)))
         ]
+
+
+def _of_others(rows: list[LoadFailure]) -> list[LoadFailure]:
+    """Return the records of processes that run without a plugin that this one has loaded."""
+    return [
+        replace(one, digest=one.digest if one.stage == "run" else "-") for one in rows if one.of_other_process
+    ]
 
 
 def files_digest(found: "InstalledPlugin") -> str:

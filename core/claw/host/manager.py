@@ -162,11 +162,11 @@ class Host:
             return loaded
 
     def _record_load(self, plugin: str) -> None:
-        """Record that a plugin was loaded, with the first of its parts that cannot be used."""
-        self._health.clear(plugin)
-        if notes := self.notes.get(plugin):
-            noted = failure_of(plugin, "register", notes[0], NOTED)
-            self._health.record(replace(noted, digest=files_digest(self._states[plugin].found)))
+        """Record that a plugin was loaded, with all of its parts that cannot be used."""
+        notes = self.notes.get(plugin, ())
+        digest = files_digest(self._states[plugin].found) if notes else ""
+        noted = [replace(failure_of(plugin, "register", one, NOTED), digest=digest) for one in notes]
+        self._health.record(*noted) if noted else self._health.clear(plugin)
 
     def _imported(self, plugin: str) -> Any:
         package = self._states[plugin].found.package

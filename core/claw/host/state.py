@@ -41,6 +41,7 @@ class PluginState:
     :param fix: the instruction that removes the cause.
     :param without_failure: of one that is quarantined for a failure that an earlier process recorded: its state without.
     :param prevented: that failure keeps processes from loading it again.
+    :param faults: cause and fix of each recorded failure; ``why`` and ``fix`` join them.
     """
 
     found: InstalledPlugin
@@ -52,6 +53,7 @@ class PluginState:
     required: bool = False
     without_failure: "PluginState | None" = None
     prevented: bool = False
+    faults: tuple[tuple[str, str], ...] = ()
 
     @property
     def to_load(self) -> "PluginState":
@@ -62,13 +64,6 @@ class PluginState:
     def id(self) -> str:
         """The plugin's id."""
         return self.found.id
-
-    @property
-    def lists_tools(self) -> bool:
-        """False for a plugin in use whose tools only its code knows."""
-        manifest = self.found.manifest
-        is_listed = manifest is not None and ("tool" not in manifest.kinds or bool(manifest.tools))
-        return is_listed or self.state != LOADED
 
     def fault_line(self) -> str:
         """Return the fault with its fix as one line for people."""
@@ -151,19 +146,20 @@ def with_failure(state: PluginState, failure: LoadFailure | None, now: float) ->
     """
     if failure is None or state.state not in (LOADED, IDLE):
         return state
-    why, fix = failure.why, failure.advice or failure_fix(state.found, failure)
-    if not failure.holds_for(state.found):
+    held = [one for one in (failure, *failure.others) if one.holds_for(state.found)]
+    if not held:
         if not failure.of_other_process:
             return state
-        why = t("process {pid} runs without it, where it failed: {why}", pid=failure.run, why=why)
+        why = t("process {pid} runs without it, where it failed: {why}", pid=failure.run, why=failure.why)
         fix = t("restart that process; if it is the gateway: claw gateway restart")
         return replace(state, why=why, stage=failure.stage, fix=fix)
-    if failure.kind == NOTED:
-        return replace(state, why=why, stage=failure.stage, fix=fix)
-    return replace(
-        state, state=QUARANTINED, why=why, stage=failure.stage, fix=fix, eager=False,
-        without_failure=state, prevented=failure.prevents_loading(now),
-    )  # fmt: skip
+    faults = tuple((one.why, one.advice or failure_fix(state.found, one)) for one in held)
+    why, fix = ("; ".join(dict.fromkeys(parts)) for parts in zip(*faults, strict=True))
+    noted = replace(state, why=why, stage=held[0].stage, fix=fix, faults=faults)
+    if held[0].kind == NOTED:
+        return noted
+    prevented = any(one.prevents_loading(now) for one in held)
+    return replace(noted, state=QUARANTINED, eager=False, without_failure=state, prevented=prevented)
 
 
 def failure_fix(found: InstalledPlugin, failure: LoadFailure) -> str:
@@ -266,9 +262,8 @@ def _why_idle(manifest: Manifest) -> str:
 
 def _enable_fix(manifest: Manifest) -> str:
     needs_settings = (manifest.config_schema or {}).get("required")
-    if manifest.tools or ("tool" in manifest.kinds and not needs_settings):
-        return t("claw config set 'tools.alsoAllow[]' {id}", id=manifest.id)
-    return ""
+    has_tools = manifest.tools or ("tool" in manifest.kinds and not needs_settings)
+    return t("claw config set 'tools.alsoAllow[]' {id}", id=manifest.id) if has_tools else ""
 
 
 def with_needs(states: Sequence[PluginState]) -> list[PluginState]:
@@ -283,7 +278,14 @@ def _without_need(state: PluginState, by_id: Mapping[str, PluginState]) -> Plugi
         if there is None or there.state not in (LOADED, IDLE):
             why, fix = t("it needs plugin {id}", id=need), there.fix if there else install_hint(need)
             again = state if there and there.to_load.state in (LOADED, IDLE) else None
-            new = {"why": why, "stage": "find", "fix": fix, "eager": False, "without_failure": again}
+            new = {
+                "why": why,
+                "stage": "find",
+                "fix": fix,
+                "eager": False,
+                "without_failure": again,
+                "faults": (),
+            }
             return replace(state, state=QUARANTINED, **new)  # type: ignore[arg-type]
     return state
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from claw import ConfigError, DiagnosticContext, Finding
-from claw.runtime import Setup, chosen_by_file, outline_config
+from claw.runtime import LOADED, PluginState, Setup, chosen_by_file, outline_config
 
 from claw_admin.config_checks.file_warnings import file_warnings
 from claw_admin.config_checks.installed_warnings import check_installed, installed_names
@@ -33,7 +33,16 @@ def config_warnings(setup: Setup) -> Iterator[ConfigError]:
     yield from file_warnings(config)
     yield from check_installed(config, names)
     wanted = outline_config(config.layout.tree)
-    unlisted = [] if setup.tools is not None else [one for one in setup.plugin_states if not one.lists_tools]
+    unlisted = (
+        [] if setup.tools is not None else [one for one in setup.plugin_states if not _lists_tools(one)]
+    )
     if not any(one.found.manifest is None or chosen_by_file(one.id, wanted) for one in unlisted):
         yield from unknown_words(config, setup.facts, names.plugins | names.tools, complete=not unlisted)
     yield from unrestricted_lists(config)
+
+
+def _lists_tools(state: PluginState) -> bool:
+    """Return false for a plugin in use whose tools only its code knows."""
+    manifest = state.found.manifest
+    is_listed = manifest is not None and ("tool" not in manifest.kinds or bool(manifest.tools))
+    return is_listed or state.state != LOADED

@@ -33,7 +33,8 @@ def check_unloaded(
     """Check a plugin without loading it."""
     id, manifest = state.id, state.found.manifest
     if state.stage:
-        yield Finding(id, state.stage, state.why, state.fix)
+        for why, fix in state.faults or ((state.why, state.fix),):
+            yield Finding(id, state.stage, why, fix)
     if manifest is None:
         return
     if state.state != INCOMPATIBLE and api_matches(manifest.api, (99, 0)):

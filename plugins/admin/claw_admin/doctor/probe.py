@@ -109,7 +109,8 @@ def record_health(found: InstalledPlugin, seen: ProbeResult, home: Path) -> None
     """Record for every process of ``home`` that a plugin did not load, or that it loads again."""
     health = PluginHealth(home / "plugins")
     if seen.failure:
-        health.record(replace(seen.failure, digest=files_digest(found), run=0, at=0.0))
+        digest, failures = files_digest(found), (seen.failure, *seen.failure.others)
+        health.record(*(replace(one, digest=digest, run=0, at=0.0, others=()) for one in failures))
     elif not seen.fault:
         health.clear(found.id)
 
