@@ -376,7 +376,7 @@ BUDGETS = {
     "claw_anthropic": 417,
     "claw_approvals": 735,
     "claw_author": 675,
-    "claw_budgets": 701,
+    "claw_budgets": 725,
     "claw_channel_sdk": 495,
     "claw_config_sdk": 257,
     "claw_context": 1615,

@@ -9,7 +9,9 @@ the patterns.
 """
 
 import json
+import random
 import re
+import string
 import time
 import uuid
 from pathlib import Path
@@ -47,6 +49,45 @@ def test_keys_of_many_kinds_are_masked(which: str, rules: int, floor: float) -> 
 
     assert len({example["rule"] for example in examples}) >= rules
     assert sum(map(is_hidden, examples)) / len(examples) >= floor
+
+
+_HEX, _LOWER = "0123456789abcdef", string.ascii_lowercase + string.digits
+_ALNUM = string.ascii_letters + string.digits
+_WRITTEN = (
+    "used {} for the upload", '{{"value": "{}", "user": "ann"}}', "$ cli login {}\nok", "export X={}", "token is {}",
+    "密钥是{}，请保存", "curl -H 'X-Foo: {}' https://x.example", "{}",
+)  # fmt: skip
+_RANDOM_KINDS: dict[str, tuple[str, ...]] = {  # a text with %, and the alphabet and length of each part
+    "pinecone": ("pcsk_%_%", _ALNUM, "6", _ALNUM, "63"),
+    "elevenlabs": ("sk_%", _HEX, "48"),
+    "baidu": ("bce-v3/ALTAK-%/%", _ALNUM, "21", _HEX, "40"),
+    "zhipu": ("%.%", _HEX, "32", _ALNUM, "16"),
+    "wandb": ("wandb_v1_%", _ALNUM + "_", "77"),
+    "llamacloud": ("llx-%", _ALNUM, "48"),
+    "gitlab": ("GR1348941%", _ALNUM + "-_", "20"),
+    "vercel": ("vercel_blob_rw_%_%", _ALNUM, "16", _ALNUM, "30"),
+    "ntfy": ("tk_%", _LOWER, "29"),
+    "composio": ("ak_%", _ALNUM, "20"),
+    "mem0": ("m0-%", _ALNUM, "40"),
+    "okta": ("SSWS 00%", _ALNUM + "-_", "40"),
+    "serverchan": ("https://sctapi.ftqq.com/SCT%T%.send", string.digits, "6", _ALNUM, "25"),
+}
+
+
+@pytest.mark.parametrize("kind", _RANDOM_KINDS)
+def test_random_keys_of_a_kind_are_masked_wherever_they_are_written(kind: str) -> None:
+    """A key that has few digits by chance may look like a name; so not all of them."""
+    source, (shape, *parts) = random.Random(7), _RANDOM_KINDS[kind]
+    hidden = 0
+    for number in range(160):
+        secret = shape
+        for alphabet, length in zip(parts[::2], parts[1::2], strict=True):
+            secret = secret.replace("%", "".join(source.choices(alphabet, k=int(length))), 1)
+        shown = redact(_WRITTEN[number % len(_WRITTEN)].format(secret))
+        last = secret.split(" ")[-1].removesuffix(".send")
+        hidden += last[len(last) // 2 :] not in shown
+
+    assert hidden / 160 >= 0.9
 
 
 def test_at_least_120_kinds_of_tokens_are_known_by_shape() -> None:

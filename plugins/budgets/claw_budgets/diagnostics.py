@@ -3,15 +3,16 @@
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from claw import CallAccount, DiagnosticContext, Finding, t
-from claw.runtime import SYSTEM_CLOCK, Clock
+from claw.runtime import LOADED, SYSTEM_CLOCK, Clock, Setup, command_host
 
 from claw_budgets.caps import Amount, SpendingCap
-from claw_budgets.ledger import spent_under
-from claw_budgets.middleware import describe_use, free_again
+from claw_budgets.ledger import UsageLedger, spent_under
+from claw_budgets.middleware import UsageMeter, describe_use, free_again, unknown_price
 
 _LEAST_ANSWER = 4096
 """The shortest limit of an answer that a provider of claw has by default: a call reserves at least that."""
@@ -30,8 +31,8 @@ class BudgetDiagnostic:
         self._least = Amount(1, shortest_answer(settings))
 
     def check(self, context: DiagnosticContext) -> Sequence[Finding]:
-        """Report daily budgets under which no call fits any more today."""
-        return [
+        """Report budgets in dollars that refuse a model without a known price, and daily ones that are used up."""
+        return [*self._unpriced(context)] + [
             Finding(
                 f"budgets.{cap.name}",
                 "budget",
@@ -42,6 +43,22 @@ class BudgetDiagnostic:
             for cap, spent in self._used_today(context.setup.config.home)
             if cap.allows(Amount(), self._least) and not cap.allows(spent, self._least)
         ]  # fmt: skip
+
+    def _unpriced(self, context: DiagnosticContext) -> Iterator[Finding]:
+        """Yield budgets in dollars for models of which neither the file nor the provider knows the price; the providers
+        of models in use are loaded."""
+        setup: Setup = context.setup
+        if not any(cap.nanos is not None for cap in self._caps):
+            return
+        meter = UsageMeter.of(setup.config.settings, {}, UsageLedger())
+        providers = _providers_in_use(context)
+        for cap in (one for one in self._caps if one.nanos is not None):
+            agents = [id for id in setup.config.agent_ids if fnmatchcase(id, cap.agent or "*")]
+            for ref in dict.fromkeys(ref for id in agents for ref in setup.models(id)):
+                provider = providers.get(ref.provider)
+                if provider is not None and meter.price(provider, ref.model) is None:
+                    refusal = unknown_price(cap.name, ref.provider, ref.model, excuse="")
+                    yield Finding(f"budgets.{cap.name}.usd", "budget", refusal.problem, refusal.fix)
 
     def check_config(self, setup: Any) -> Iterator[Finding]:
         """Report budgets that are smaller than any call."""
@@ -75,6 +92,17 @@ class BudgetDiagnostic:
             sqlite3.DatabaseError
         ) as why:  # before the first call, or the check of the state names the damage
             return unused if "no such table" in str(why) else []
+
+
+def _providers_in_use(context: DiagnosticContext) -> dict[str, Any]:
+    """Return the providers of the plugins in use, by name."""
+    host, found = command_host(context.environ, setup=context.setup), dict[str, Any]()
+    for state in context.setup.plugin_states:
+        manifest = state.found.manifest
+        if state.state == LOADED and (manifest is None or "provider" in manifest.kinds):
+            for provider in (host.ask(state.id) or {}).get("register_providers", ()):
+                found.setdefault(provider.name, provider)
+    return found
 
 
 def shortest_answer(settings: Any) -> int:

@@ -230,12 +230,7 @@ def budget_error(over: BudgetRefusal, model: str, now: float) -> BudgetError:
     excuse = t("The spending limit here is used up. I can answer again {when}.", when=free)
     provider, _, name = model.partition("/")
     if cap.nanos is not None and over.wanted.nanos is None:
-        return BudgetError(
-            "the budget {name} is in dollars, but the price of {model} is unknown",
-            fix="Set providers.{provider}.models.{short}.price (input, output: dollars per "
-                "million tokens), or give budgets.{name} tokens instead of usd",
-            excuse=excuse, skips=over.kind == "skip", name=cap.name, model=model, provider=provider, short=name,
-        )  # fmt: skip
+        return unknown_price(cap.name, provider, name, excuse=excuse, skips=over.kind == "skip")
     total = (over.spent + over.wanted).nanos or 0
     parts = (over.spent.nanos, over.reserved.nanos, over.wanted.nanos, cap.nanos)
     if cap.nanos is not None and total > cap.nanos:
@@ -252,6 +247,19 @@ def budget_error(over: BudgetRefusal, model: str, now: float) -> BudgetError:
         fix="Raise budgets.{name}, lower agents.defaults.maxTokens, or wait: it resets {when}",
         excuse=excuse, skips=over.kind == "skip", name=cap.name, spent=spent, held=held, wanted=wanted, most=most,
         per=_period(cap), when=free,
+    )  # fmt: skip
+
+
+def unknown_price(cap: str, provider: str, model: str, **more: Any) -> BudgetError:
+    """Return the error of a budget in dollars and a model without a known price.
+
+    :param more: ``excuse`` and ``skips`` of the error.
+    """
+    return BudgetError(
+        "the budget {name} is in dollars, but the price of {model} is unknown",
+        fix="Set providers.{provider}.models.{short}.price (input, output: dollars per "
+            "million tokens), or give budgets.{name} tokens instead of usd",
+        name=cap, model=f"{provider}/{model}", provider=provider, short=model, **more,
     )  # fmt: skip
 
 
