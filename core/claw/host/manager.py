@@ -163,10 +163,9 @@ class Host:
 
     def _record_load(self, plugin: str) -> None:
         """Record that a plugin was loaded, with all of its parts that cannot be used."""
-        notes = self.notes.get(plugin, ())
-        digest = files_digest(self._states[plugin].found) if notes else ""
-        noted = [replace(failure_of(plugin, "register", one, NOTED), digest=digest) for one in notes]
-        self._health.record(*noted) if noted else self._health.clear(plugin)
+        of, notes = self._states[plugin].found, self.notes.get(plugin, ())
+        rows = [replace(failure_of(plugin, "register", one, NOTED), digest=files_digest(of)) for one in notes]
+        self._health.record(*rows) if rows else self._health.clear(plugin)
 
     def _imported(self, plugin: str) -> Any:
         package = self._states[plugin].found.package

@@ -154,7 +154,7 @@ def with_failure(state: PluginState, failure: LoadFailure | None, now: float) ->
         fix = t("restart that process; if it is the gateway: claw gateway restart")
         return replace(state, why=why, stage=failure.stage, fix=fix)
     faults = tuple((one.why, one.advice or failure_fix(state.found, one)) for one in held)
-    why, fix = ("; ".join(dict.fromkeys(parts)) for parts in zip(*faults, strict=True))
+    why, fix = ("; ".join(filter(None, dict.fromkeys(parts))) for parts in zip(*faults, strict=True))
     noted = replace(state, why=why, stage=held[0].stage, fix=fix, faults=faults)
     if held[0].kind == NOTED:
         return noted
