@@ -25,7 +25,6 @@ SAMPLE_SECONDS = 900  # of a machine that is very busy; alone the sample takes a
 BROKEN_SCENES: dict[str, str] = {
     "telegram killed at the first words": "half_left: the half message of the dead process stays beside the whole answer",
     "six sends are cut": "lost: the notice about an answer in doubt is sent once, so it can be lost too",
-    "six responses are cut": "half_left: a part that was shown stays beside the whole answer",
 }
 """Scenes in which a promise is broken today, with the reason."""
 BROKEN_LARGE_SCENES: dict[str, str] = {
