@@ -275,6 +275,7 @@ class TelegramChannel:
 
     async def poll(self, address: Address, question: str, options: tuple[str, ...]) -> Receipt:
         """Send a poll to the chat, with two to twelve options."""
+        await self.wait_for_rate_limit(address)
         params = {**self._to_message(Outbound("", address, "")).place, "question": question}
         sent = await self._api().call(
             "sendPoll", {**params, "options": [{"text": option} for option in options]}

@@ -12,8 +12,12 @@ from claw.runtime import SYSTEM_CLOCK, Clock
 
 from claw_telegram.call_budget import BOT, CallBudget, CallKind, CountedCall
 
-PATIENCE_SECONDS = 5.0
-"""Longest wait inside a call that was not allowed beforehand; after it the caller is asked to come again."""
+PATIENCE_SECONDS: Mapping[CallKind, float] = {"post": 0.5, "edit": 2.0, "sign": 5.0}
+"""Longest wait inside a call that was not allowed beforehand; after it the caller is asked to come again.
+
+An answer in many messages is one call of the gateway, which has a time limit: so its posts do not wait one after another.
+"""
+_SOONEST_SECONDS = 0.1
 _ALLOWED_SECONDS = BOT.seconds  # in which a call that was allowed beforehand is made: it is counted so long
 _SIGNS = ("sendChatAction", "sendMessageDraft")
 _POSTS, _EDITS, _OTHERS = ("send", "forward", "copy"), ("edit",), ("delete", "setMessageReaction")
@@ -75,7 +79,7 @@ class Pacer:
             raise DeliveryError(
                 "Telegram's limits of calls are used up: {method} waits",
                 method=method,
-                retry_after_seconds=max(1.0, wait),
+                retry_after_seconds=max(_SOONEST_SECONDS, wait),
             )
         call.start()
         try:
@@ -97,9 +101,10 @@ class Pacer:
 
     async def _admit_soon(self, chat: str, kind: CallKind) -> CountedCall | None:
         """Wait as long as a call may; return None when that is not enough."""
-        if self._budget.wait(chat, kind, self._clock.monotonic()) <= PATIENCE_SECONDS:
+        patience = PATIENCE_SECONDS[kind]
+        if self._budget.wait(chat, kind, self._clock.monotonic()) <= patience:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE_SECONDS):
+                async with asyncio.timeout(patience):
                     return await self._admit(chat, kind)
         return None
 

@@ -144,3 +144,24 @@ async def test_what_waits_for_the_limits_when_the_gateway_ends_is_sent_at_its_ne
             await after.stop(20)
         assert fake.shown() == [f"0.{at}" for at in range(6)] and log == []
     database.close()
+
+
+async def test_an_answer_in_many_messages_takes_longer_than_one_call_may_and_arrives_whole(
+    tmp_path: Path,
+) -> None:
+    database = Database(tmp_path / "state.db")
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        journal, log = Journal(database), list[str]()
+        text = "\n\n".join(f"{number} " + "word " * 700 for number in range(9))
+        rows = tuple(
+            Outbound(f"t:{at}" if at else "t", HERE, piece) for at, piece in enumerate(channel.split(text))
+        )
+        journal.began("t", "agent:a:main")
+        journal.ended("t", "delivered", rows)
+        timeouts = Timeouts(send_seconds=3.0)
+        delivery = OutboxDelivery(journal, lambda address: channel, log.append, timeouts)
+        delivery.finish_reply(channel.stream(Outbound("t", HERE, "")), Outbound("t", HERE, text), rows)
+        await soon(lambda: not delivery._workers, 60)
+        assert [one.partition(" ")[0] for one in fake.shown()] == [str(number) for number in range(9)]
+        assert log == [] and {state for (state,) in database.read("SELECT state FROM owed")} == {"paid"}
+    database.close()
