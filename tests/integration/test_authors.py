@@ -18,7 +18,7 @@ from claw import UsageError
 from claw.cli.main import app
 from claw.host.manifest import parse_manifest
 from claw.runtime import Manifest, ToolDeclaration
-from claw_author import building, linting, scaffold
+from claw_author import linting, manifest_builder, scaffold
 from core.source import ROOT
 from typer.testing import CliRunner, Result
 
@@ -413,7 +413,7 @@ def test_what_is_written_is_read_back_the_same() -> None:
     for project in PROJECTS:
         [file] = project.glob("*/claw-plugin.json")
         manifest = parse_manifest(file.read_text(), json.loads(file.read_text())["id"])
-        assert parse_manifest(building.written(manifest), manifest.id) == manifest
+        assert parse_manifest(manifest_builder.manifest_text(manifest), manifest.id) == manifest
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from claw.testing import FakeProvider, Harness
 from claw_gateway.commands.channel_table import channel_table
 from claw_gateway.supervisor import ChannelServer
 from claw_telegram.fake import FakeTelegram
-from integration.channels.stage import until
+from integration.channels.platforms import until
 from integration.gateways import home  # noqa: F401
 from third_party import Machine
 

@@ -11,7 +11,7 @@ from claw.contracts.transcript import Image, Text
 from claw.security.workspace_fs import Root, workspace_files
 from claw.testing import FakeProvider, FakeTool, calls, says
 from integration.channels.on_telegram import Telegram
-from integration.channels.stage import served, until
+from integration.channels.platforms import served, until
 
 pytestmark = pytest.mark.xdist_group("telegram")
 

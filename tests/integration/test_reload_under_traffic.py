@@ -28,7 +28,7 @@ from claw_testing.services import AnthropicService, ReceivedRequest, ServiceRepl
 from integration.channels.on_discord import Discord
 from integration.channels.on_feishu import Feishu
 from integration.channels.on_telegram import Telegram
-from integration.channels.stage import until
+from integration.channels.platforms import until
 
 TOKEN = "a-token-of-the-reload-test-0123456789"
 

@@ -10,8 +10,9 @@ from claw import ClawError, PluginError, UsageError, nearest, t
 from claw.runtime import AsJson, Manifest, document, installed_plugins, parse_manifest, plugin_states
 from claw.testing import tool_tokens
 
-from claw_author import asking, building, linting, scaffold
+from claw_author import linting, manifest_builder, scaffold
 from claw_author.project import Project, find
+from claw_author.registrations import registrations_of
 
 Kind = Annotated[str, typer.Option("--kind", help="tool, channel, provider or section.")]
 
@@ -44,7 +45,7 @@ def new(
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     project = find(folder)
-    project.manifest.write_text(building.written(_built(project)), encoding="utf-8")
+    project.manifest.write_text(manifest_builder.manifest_text(_built(project)), encoding="utf-8")
     if as_json:
         document("plugin-project", {"folder": str(folder), "plugin": plugin, "template": kind})
         return
@@ -64,9 +65,9 @@ def build(
     """Write claw-plugin.json from the code; the code is imported in a process of its own."""
     project = find(path)
     manifest, before = _built(project), _found(project)
-    changes = list(building.differences(manifest, before)) if before else [t("it is missing")]
+    changes = list(manifest_builder.differences(manifest, before)) if before else [t("it is missing")]
     if changes and not check:
-        project.manifest.write_text(building.written(manifest), encoding="utf-8")
+        project.manifest.write_text(manifest_builder.manifest_text(manifest), encoding="utf-8")
     if as_json:
         body = {"file": str(project.manifest), "changes": changes, "written": bool(changes) and not check}
         document("plugin-manifest", body)
@@ -118,12 +119,12 @@ def _built(project: Project) -> Manifest:
             fix="move it to {package}/__init__.py; without a manifest it is loaded at every start",
             package=project.package,
         )
-    fields = asking.ask(project.root, project.package, project.plugin)
+    fields = registrations_of(project.root, project.package, project.plugin)
     if problems := fields.pop("problems"):
         raise ClawError(
             "no manifest is written: {problems}", where=project.package, problems="; ".join(problems)
         )
-    return building.built(fields, _found(project), project.description)
+    return manifest_builder.build_manifest(fields, _found(project), project.description)
 
 
 def _found(project: Project) -> Manifest | None:
@@ -140,18 +141,18 @@ def _project(folder: Path) -> tuple[Manifest, list[linting.ManifestFinding]]:
         before = _found(project)
     except PluginError as why:
         before, broken = None, [linting.ManifestFinding("manifest", project.manifest.name, why.problem)]
-    fields = asking.ask(project.root, project.package, project.plugin)
+    fields = registrations_of(project.root, project.package, project.plugin)
     broken += [
         linting.ManifestFinding("hooks", project.package, problem) for problem in fields.pop("problems")
     ]
-    manifest = building.built(fields, before, project.description)
+    manifest = manifest_builder.build_manifest(fields, before, project.description)
     if before is None:
         missing = project.has_manifest and not broken
         changes = [t("it is not there: claw plugins build writes it")] if missing else []
     else:
         changes = [
             t("not as in the code: {change}", change=change)
-            for change in building.differences(manifest, before)
+            for change in manifest_builder.differences(manifest, before)
         ]
     broken += [linting.ManifestFinding("manifest", project.manifest.name, change) for change in changes]
     for name, code in project.modules():

@@ -8,14 +8,14 @@ from typing import Any, Self
 import claw_discord
 from claw_discord.fake import FakeDiscord, ForcedAnswer
 from claw_discord.fake.objects import THREAD
-from integration.channels.stage import Place, Said, Seen
+from integration.channels.platforms import PersonMessage, PlatformChat, VisibleMessage
 
 
 class Discord:
     """A bot in one guild, and those who write to it."""
 
     name, plugin = "discord", claw_discord
-    group = Place(FakeDiscord.CHANNEL)
+    group = PlatformChat(FakeDiscord.CHANNEL)
     wrong: Mapping[str, Any] = {"token": "wrong-token-1234567"}
     fix = "does not know the bot token"
     patience = 0.4
@@ -28,7 +28,7 @@ class Discord:
         self.fake = FakeDiscord()
         self._token = self.fake.token
         self.ann, self.ben, self.boss, self.eve = map(self.fake.person, ("ann", "ben", "boss", "eve"))
-        self.topic = Place(
+        self.topic = PlatformChat(
             FakeDiscord.CHANNEL, self.fake.place("talk", kind=THREAD, parent=FakeDiscord.CHANNEL)
         )
 
@@ -58,62 +58,62 @@ class Discord:
         made._token = self.fake.let_in("token-of-another-bot")
         return made
 
-    def direct(self, person: str) -> Place:
-        return Place(self.fake.direct_with(person)["id"])
+    def direct(self, person: str) -> PlatformChat:
+        return PlatformChat(self.fake.direct_with(person)["id"])
 
     async def says(
-        self, text: str, who: str, place: Place | None = None, *, to_us: bool = False, bot: bool = False,
+        self, text: str, who: str, place: PlatformChat | None = None, *, to_us: bool = False, bot: bool = False,
         file: tuple[str, bytes] | None = None, claims: int = 0,
-    ) -> Said:  # fmt: skip
+    ) -> PersonMessage:  # fmt: skip
         place = place or self.direct(who)
         said = await self.fake.says(
             f"<@{FakeDiscord.ME}> {text}" if to_us else text, channel=place.thread or place.chat,
             author=self.fake.person("robot", bot=True) if bot else who,
             files={file[0]: b"x" * claims or file[1]} if file else None,
         )  # fmt: skip
-        return Said(said["id"], said)
+        return PersonMessage(said["id"], said)
 
-    async def again(self, said: Said) -> None:
+    async def again(self, said: PersonMessage) -> None:
         await self.fake.tell("MESSAGE_CREATE", said.raw)
 
-    def acked(self, said: Said) -> bool:
+    def acked(self, said: PersonMessage) -> bool:
         return False
 
-    async def presses(self, seen: Seen, place: Place, label: str, who: str) -> None:
+    async def presses(self, seen: VisibleMessage, place: PlatformChat, label: str, who: str) -> None:
         rows = self.fake.messages[seen.id]["components"]
         (id,) = [key["custom_id"] for row in rows for key in row["components"] if key["label"] == label]
         await self.fake.presses(seen.id, id, user=who)
 
-    def seen(self, place: Place) -> list[Seen]:
+    def seen(self, place: PlatformChat) -> list[VisibleMessage]:
         there = self.fake.messages_of(place.thread or place.chat)
         return [_seen(one) for one in there if one["author"]["id"] == FakeDiscord.ME]
 
     def being_written(self) -> list[str]:
         return []
 
-    def attempts(self, place: Place) -> int:
+    def attempts(self, place: PlatformChat) -> int:
         return len(self.fake.asked("POST", f"/channels/{place.chat}/messages"))
 
-    def press(self, place: Place) -> None:
+    def press(self, place: PlatformChat) -> None:
         slower = {"message": "slow", "retry_after": self.patience, "global": False}
         self.fake.fail(
             f"POST /channels/{place.chat}/messages", ForcedAnswer(429, slower, {"Via": "1.1 google"})
         )
 
-    def refuse(self, place: Place) -> None:
+    def refuse(self, place: PlatformChat) -> None:
         (person,) = self.fake.channels[place.chat]["recipients"]
         self.fake.deaf_users.add(person["id"])
 
-    def lose(self, place: Place, times: int = 1) -> None:
+    def lose(self, place: PlatformChat, times: int = 1) -> None:
         self.fake.fail(f"POST /channels/{place.chat}/messages", ForcedAnswer(cut=True, done=True), times)
 
     async def drop(self) -> None:
         await self.fake.drop()
 
 
-def _seen(message: Mapping[str, Any]) -> Seen:
+def _seen(message: Mapping[str, Any]) -> VisibleMessage:
     keys = [key for row in message.get("components", ()) for key in row["components"]]
-    return Seen(
+    return VisibleMessage(
         message["id"], message["content"], (message.get("message_reference") or {}).get("message_id", ""),
         tuple(re.findall(r"^```\w*\n(.*?)\n```$", message["content"], re.S | re.M)),
         tuple(file["size"] for file in message.get("attachments", ())), tuple(key["label"] for key in keys),

@@ -10,7 +10,7 @@ import claw_feishu
 import httpx2
 from claw_feishu.fake import RETRY_SECONDS, FakeAnswer, FakeCall, FakeFeishu, events, refusal
 from claw_feishu.longconn import LongConnectionTimings
-from integration.channels.stage import Place, Said, Seen
+from integration.channels.platforms import PersonMessage, PlatformChat, VisibleMessage
 
 GROUP = "oc_820faa21d7ed275b"
 _MESSAGES = "/open-apis/im/v1/messages"
@@ -21,7 +21,7 @@ class Feishu:
 
     name, plugin = "feishu", claw_feishu
     ann, ben, boss, eve = "ou_ann", "ou_ben", "ou_boss", "ou_eve"
-    group, topic = Place(GROUP), Place(GROUP, "omt_1")
+    group, topic = PlatformChat(GROUP), PlatformChat(GROUP, "omt_1")
     wrong: Mapping[str, Any] = {"appSecret": "wrong-secret"}
     fix = "appSecret in the developer console"
     patience = 1.0
@@ -77,13 +77,13 @@ class Feishu:
     async def another(self) -> Self:
         return await type(self)(self.webhook).__aenter__()
 
-    def direct(self, person: str) -> Place:
-        return Place(f"oc_{person}")
+    def direct(self, person: str) -> PlatformChat:
+        return PlatformChat(f"oc_{person}")
 
     async def says(
-        self, text: str, who: str, place: Place | None = None, *, to_us: bool = False, bot: bool = False,
+        self, text: str, who: str, place: PlatformChat | None = None, *, to_us: bool = False, bot: bool = False,
         file: tuple[str, bytes] | None = None, claims: int = 0,
-    ) -> Said:  # fmt: skip
+    ) -> PersonMessage:  # fmt: skip
         group, place = place is not None, place or self.direct(who)
         if bot:
             return await self._says_as_a_bot(text, who, place, to_us)
@@ -97,30 +97,30 @@ class Feishu:
         said = await self.fake.says(
             text, who, chat=place.chat, group=group, mention=to_us, thread=place.thread, **more
         )
-        return Said(said.event["event"]["message"]["message_id"], said)
+        return PersonMessage(said.event["event"]["message"]["message_id"], said)
 
-    async def _says_as_a_bot(self, text: str, who: str, place: Place, to_us: bool) -> Said:
+    async def _says_as_a_bot(self, text: str, who: str, place: PlatformChat, to_us: bool) -> PersonMessage:
         id, mentions = self.fake.fresh("om_"), ((self.fake.bot_open_id, "claw"),) if to_us else ()
         event = events.message(
             id, place.chat, who, "text", {"text": f"@_user_1 {text}" if to_us else text}, at=self.fake.now(), group=True,
             mentions=mentions, sender_type="app",
         )  # fmt: skip
-        return Said(id, await self.fake.push(self.fake.event("im.message.receive_v1", event)))
+        return PersonMessage(id, await self.fake.push(self.fake.event("im.message.receive_v1", event)))
 
-    async def again(self, said: Said) -> None:
+    async def again(self, said: PersonMessage) -> None:
         await self.fake.push(said.raw.event)
 
-    def acked(self, said: Said) -> bool:
+    def acked(self, said: PersonMessage) -> bool:
         return bool(said.raw.acked)
 
-    async def presses(self, seen: Seen, place: Place, label: str, who: str) -> None:
+    async def presses(self, seen: VisibleMessage, place: PlatformChat, label: str, who: str) -> None:
         await self.fake.presses(seen.id, label, who)
 
-    def seen(self, place: Place) -> list[Seen]:
+    def seen(self, place: PlatformChat) -> list[VisibleMessage]:
         ours = [one for one in self.fake.ours if (one.chat_id, one.thread_id) == (place.chat, place.thread)]
         return [self._seen(one) for one in ours]
 
-    def _seen(self, one: Any) -> Seen:
+    def _seen(self, one: Any) -> VisibleMessage:
         text = self.fake.text_of(one.message_id)
         files = (len(self.fake.files[one.content["file_key"]]),) if one.msg_type == "file" else ()
         buttons = (
@@ -129,25 +129,27 @@ class Feishu:
             else ()
         )
         code = tuple(re.findall(r"^```\w*\n(.*?)\n```$", text, re.S | re.M))
-        return Seen(one.message_id, "" if files else text, one.reply_to, code, files, tuple(buttons))
+        return VisibleMessage(
+            one.message_id, "" if files else text, one.reply_to, code, files, tuple(buttons)
+        )
 
     def being_written(self) -> list[str]:
         shown = (one.message_id for one in self.fake.ours if one.msg_type == "interactive")
         cards = [card.text for id in shown if (card := self.fake.card_of(id)).streaming]
         return cards + [kind for _, kind, who in self.fake.reactions.values() if who == self.fake.app_id]
 
-    def attempts(self, place: Place) -> int:
+    def attempts(self, place: PlatformChat) -> int:
         return sum(self._goes_to(place, call) for call in self.fake.log)
 
-    def press(self, place: Place) -> None:
+    def press(self, place: PlatformChat) -> None:
         slower = refusal(99991400, "request trigger frequency limit", 429, {"x-ogw-ratelimit-reset": "1"})
         self.fake.fail(lambda call: self._goes_to(place, call), slower)
 
-    def refuse(self, place: Place) -> None:
+    def refuse(self, place: PlatformChat) -> None:
         gone = refusal(230002, "Bot/User can NOT be out of the chat.")
         self.fake.fail(lambda call: self._goes_to(place, call), gone, times=99)
 
-    def _goes_to(self, place: Place, call: FakeCall) -> bool:
+    def _goes_to(self, place: PlatformChat, call: FakeCall) -> bool:
         if call.method != "POST" or not call.path.startswith(_MESSAGES):
             return False
         if call.path == _MESSAGES:
@@ -155,7 +157,7 @@ class Feishu:
         id, _, what = call.path.removeprefix(f"{_MESSAGES}/").partition("/")
         return what == "reply" and self.fake.messages[id].chat_id == place.chat
 
-    def lose(self, place: Place, times: int = 1) -> None:
+    def lose(self, place: PlatformChat, times: int = 1) -> None:
         self.fake.fail(lambda call: self._goes_to(place, call), FakeAnswer(cut_after=5), times)
 
     async def drop(self) -> None:

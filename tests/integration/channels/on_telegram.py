@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import claw_telegram
 from claw_telegram.fake import FakeRefusal, FakeTelegram, too_fast
-from integration.channels.stage import Place, Said, Seen, until
+from integration.channels.platforms import PersonMessage, PlatformChat, VisibleMessage, until
 
 SECRET = "a-secret-of-the-webhook_1"
 
@@ -16,7 +16,7 @@ class Telegram:
 
     name, plugin = "telegram", claw_telegram
     ann, ben, boss, eve = "111222333", "222333444", "333444555", "444555666"
-    group, topic = Place(str(FakeTelegram.GROUP)), Place(str(FakeTelegram.GROUP), "42")
+    group, topic = PlatformChat(str(FakeTelegram.GROUP)), PlatformChat(str(FakeTelegram.GROUP), "42")
     wrong: Mapping[str, Any] = {"botToken": "1:nobody-knows-this-token"}
     fix = "BotFather"
     patience = 0.4
@@ -58,13 +58,13 @@ class Telegram:
         await made.fake.start()
         return made
 
-    def direct(self, person: str) -> Place:
-        return Place(person)
+    def direct(self, person: str) -> PlatformChat:
+        return PlatformChat(person)
 
     async def says(
-        self, text: str, who: str, place: Place | None = None, *, to_us: bool = False, bot: bool = False,
+        self, text: str, who: str, place: PlatformChat | None = None, *, to_us: bool = False, bot: bool = False,
         file: tuple[str, bytes] | None = None, claims: int = 0,
-    ) -> Said:  # fmt: skip
+    ) -> PersonMessage:  # fmt: skip
         place = place or self.direct(who)
         more: dict[str, Any] = {"from": {"id": int(who), "is_bot": bot, "first_name": "Somebody"}}
         if to_us:
@@ -83,16 +83,16 @@ class Telegram:
             }  # fmt: skip
             more, text = more | {"caption": text}, ""
         update = self.fake.says(text, chat=int(place.chat), **more)
-        return Said(str(update["message"]["message_id"]), update)
+        return PersonMessage(str(update["message"]["message_id"]), update)
 
-    async def again(self, said: Said) -> None:
+    async def again(self, said: PersonMessage) -> None:
         self.fake.update(**said.raw)  # unconfirmed, as far as the service knows
         self.fake.update(message=said.raw["message"])
 
-    def acked(self, said: Said) -> bool:
+    def acked(self, said: PersonMessage) -> bool:
         return said.raw["update_id"] not in self.fake.pending
 
-    async def presses(self, seen: Seen, place: Place, label: str, who: str) -> None:
+    async def presses(self, seen: VisibleMessage, place: PlatformChat, label: str, who: str) -> None:
         message = self.fake.messages[int(place.chat)][int(seen.id)]
         keys = [key for row in message["reply_markup"]["inline_keyboard"] for key in row]
         (data,) = [key["callback_data"] for key in keys if key["text"] == label]
@@ -101,7 +101,7 @@ class Telegram:
             "chat_instance": "-377", "data": data, "message": message,
         })  # fmt: skip
 
-    def seen(self, place: Place) -> list[Seen]:
+    def seen(self, place: PlatformChat) -> list[VisibleMessage]:
         ours = [
             one
             for one in self.fake.messages.get(int(place.chat), {}).values()
@@ -112,16 +112,16 @@ class Telegram:
     def being_written(self) -> list[str]:
         return []
 
-    def attempts(self, place: Place) -> int:
+    def attempts(self, place: PlatformChat) -> int:
         return sum(str(call["chat_id"]) == place.chat for call in self.fake.calls("sendMessage"))
 
-    def press(self, place: Place) -> None:
+    def press(self, place: PlatformChat) -> None:
         self.fake.fail("sendMessage", too_fast(self.patience))
 
-    def refuse(self, place: Place) -> None:
+    def refuse(self, place: PlatformChat) -> None:
         self.fake.fail("sendMessage", FakeRefusal(403, "Forbidden: bot was blocked by the user"), 99)
 
-    def lose(self, place: Place, times: int = 1) -> None:
+    def lose(self, place: PlatformChat, times: int = 1) -> None:
         self.fake.drop("sendMessage", times, after=True)
 
     async def drop(self) -> None:
@@ -131,7 +131,7 @@ class Telegram:
         await until(lambda: len(self.fake.calls("getUpdates")) > polls)
 
 
-def _seen(message: dict[str, Any]) -> Seen:
+def _seen(message: dict[str, Any]) -> VisibleMessage:
     text = message.get("text", message.get("caption", ""))
     wide = text.encode("utf-16-le")
     code = [
@@ -141,7 +141,7 @@ def _seen(message: dict[str, Any]) -> Seen:
     ]
     files = [message[field] for field in ("document", "audio", "video", "voice") if field in message]
     keys = [key for row in message.get("reply_markup", {}).get("inline_keyboard", ()) for key in row]
-    return Seen(
+    return VisibleMessage(
         str(message["message_id"]), text, str(message.get("reply_to_message", {}).get("message_id", "")), tuple(code),
         tuple(file["file_size"] for file in files), tuple(key["text"] for key in keys),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from claw_telegram.fake import FakeTelegram
-from integration.channels.stage import until
+from integration.channels.platforms import until
 from integration.gateways import Home, Running, home  # noqa: F401
 
 pytestmark = pytest.mark.xdist_group("telegram")

@@ -12,7 +12,16 @@ from claw_gateway.pairing import Pairing
 from integration.channels.on_discord import Discord
 from integration.channels.on_feishu import Feishu
 from integration.channels.on_telegram import Telegram
-from integration.channels.stage import Answers, Slow, Stage, config, served, states, text_received_by, until
+from integration.channels.platforms import (
+    Answers,
+    SimulatedPlatform,
+    Slow,
+    config,
+    served,
+    states,
+    text_received_by,
+    until,
+)
 from typer.testing import CliRunner
 
 _SOCKETS = [
@@ -49,7 +58,7 @@ class PluginWith:
         return [self._channel]
 
 
-async def received_by_model(harness, stage: Stage, place, count: int = 1):
+async def received_by_model(harness, stage: SimulatedPlatform, place, count: int = 1):
     """Wait until this many messages are visible and no message is on its way; return them."""
 
     def ready():

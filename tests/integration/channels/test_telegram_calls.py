@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from claw.testing import FakeProvider, says
 from integration.channels.on_telegram import Telegram
-from integration.channels.stage import served, until
+from integration.channels.platforms import served, until
 
 COUNTED = ("sendMessage", "editMessageText", "sendChatAction", "deleteMessage")
 

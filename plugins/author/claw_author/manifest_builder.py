@@ -12,10 +12,10 @@ BY_HAND = ("name", "description", "api", "skills", "requires", "env", "capabilit
 ANY_ENDPOINT = "*"
 
 
-def built(fields: Mapping[str, Any], before: Manifest | None, description: str) -> Manifest:
+def build_manifest(fields: Mapping[str, Any], before: Manifest | None, description: str) -> Manifest:
     """Return the updated manifest.
 
-    :param fields: of ``asking.ask``.
+    :param fields: of ``registrations_of``.
     :param before: the existing manifest; its hand-written fields, the environment variables and default
         models of
         its providers, and a schema that does not follow from the code or that has a ``$comment`` (it is
@@ -48,12 +48,12 @@ def built(fields: Mapping[str, Any], before: Manifest | None, description: str) 
     return msgspec.structs.replace(manifest, **kept, providers=tuple(providers))
 
 
-def written(manifest: Manifest) -> str:
+def manifest_text(manifest: Manifest) -> str:
     """Return the text of the file: defaults left out, indented by two blanks."""
-    return json.dumps(plain(manifest), ensure_ascii=False, indent=2) + "\n"
+    return json.dumps(manifest_as_data(manifest), ensure_ascii=False, indent=2) + "\n"
 
 
-def plain(manifest: Manifest) -> dict[str, Any]:
+def manifest_as_data(manifest: Manifest) -> dict[str, Any]:
     """Return the manifest as plain data, defaults left out."""
     tree = _without_defaults(manifest, Manifest(id=""), keep=("api", "kinds"))
     if isinstance(manifest.channels, dict):
@@ -77,7 +77,7 @@ def _tool_line(tool: ToolDeclaration) -> dict[str, Any]:
 
 def differences(built: Manifest, found: Manifest) -> Iterator[str]:
     """Yield the fields in which two manifests differ; of tools, which and how."""
-    ours, theirs = plain(built), plain(found)
+    ours, theirs = manifest_as_data(built), manifest_as_data(found)
     for field in dict.fromkeys([*ours, *theirs]):
         if field == "tools" or ours.get(field) == theirs.get(field):
             continue

@@ -1,8 +1,6 @@
-"""List what a plugin registers, in a separate process: ``python -m claw_author.asking ROOT PACKAGE ID
-ANSWER``.
+"""List what a plugin registers, in a separate process: ``python -m claw_author.registrations ROOT PACKAGE ID ANSWER``.
 
-The result is written to the file ANSWER, since a plugin may print anything. All effects of the plugin end
-with the
+The result is written to the file ANSWER, since a plugin may print anything. All effects of the plugin end with the
 process.
 """
 
@@ -34,7 +32,7 @@ _LISTED = {
 }
 
 
-def ask(root: Path, package: str, plugin: str) -> dict[str, Any]:
+def registrations_of(root: Path, package: str, plugin: str) -> dict[str, Any]:
     """Return what the code of ``package`` registers, as fields of a manifest; providers by name only.
 
     ``problems`` among them is no field: what is wrong with its hooks.
@@ -43,7 +41,7 @@ def ask(root: Path, package: str, plugin: str) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
-        command = [sys.executable, "-m", "claw_author.asking", str(root), package, plugin, str(answer)]
+        command = [sys.executable, "-m", "claw_author.registrations", str(root), package, plugin, str(answer)]
         try:
             done = subprocess.run(
                 command,
@@ -114,7 +112,7 @@ class RecordingConfig:
         return None
 
 
-def asked(package: str, plugin: str) -> dict[str, Any]:
+def collect_registrations(package: str, plugin: str) -> dict[str, Any]:
     """Return the fields of the manifest that follow from the code."""
     module, config = import_module(package), RecordingConfig(plugin)
     wrong: dict[str, Problem] = {}
@@ -267,7 +265,7 @@ def _camel(name: str) -> str:
 def main(root: str, package: str, plugin: str, answer: str) -> None:
     """Run in the separate process."""
     sys.path.insert(0, root)
-    Path(answer).write_text(json.dumps(asked(package, plugin), default=str), encoding="utf-8")
+    Path(answer).write_text(json.dumps(collect_registrations(package, plugin), default=str), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One stage for every platform: its people act, and the test looks at what they see; a real program serves it."""
+"""The interface of a simulated platform for every channel: people write, the channel answers, and the test reads both."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from claw_gateway.supervisor import ChannelServer
 
 
 @dataclass(frozen=True)
-class Place:
+class PlatformChat:
     """A chat in which people write.
 
     :param chat: as the config names it.
@@ -27,7 +27,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Said:
+class PersonMessage:
     """A message of a person: its id, and the platform's object for it."""
 
     id: str
@@ -35,7 +35,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Seen:
+class VisibleMessage:
     """A message of ours as people see it.
 
     :param quotes: id of the message it answers visibly; ``code`` the content of code blocks, ``files`` sizes in bytes.
@@ -49,7 +49,7 @@ class Seen:
     buttons: tuple[str, ...] = ()
 
 
-class Stage(Protocol):
+class SimulatedPlatform(Protocol):
     """A platform on loopback and its users: ``ann`` and ``ben`` may write, ``boss`` is the owner, ``eve`` is unknown.
 
     :ivar plugin: what is registered in claw.
@@ -66,8 +66,8 @@ class Stage(Protocol):
     ben: str
     boss: str
     eve: str
-    group: Place
-    topic: Place
+    group: PlatformChat
+    topic: PlatformChat
     wrong: Mapping[str, Any]
     fix: str
     patience: float
@@ -96,14 +96,14 @@ class Stage(Protocol):
         """A service for a second account; where one process can have only one service, the same."""
         ...
 
-    def direct(self, person: str) -> Place:
+    def direct(self, person: str) -> PlatformChat:
         """The chat of somebody with us."""
         ...
 
     async def says(
-        self, text: str, who: str, place: Place | None = None, *, to_us: bool = False, bot: bool = False,
+        self, text: str, who: str, place: PlatformChat | None = None, *, to_us: bool = False, bot: bool = False,
         file: tuple[str, bytes] | None = None, claims: int = 0,
-    ) -> Said:  # fmt: skip
+    ) -> PersonMessage:  # fmt: skip
         """Somebody writes; in the direct chat when no place is named.
 
         :param to_us: we are mentioned. ``bot``: whoever writes is one.
@@ -111,19 +111,19 @@ class Stage(Protocol):
         """
         ...
 
-    async def again(self, said: Said) -> None:
+    async def again(self, said: PersonMessage) -> None:
         """The platform delivers a message a second time."""
         ...
 
-    def acked(self, said: Said) -> bool:
+    def acked(self, said: PersonMessage) -> bool:
         """Return true if the message was acknowledged to the platform."""
         ...
 
-    async def presses(self, seen: Seen, place: Place, label: str, who: str) -> None:
+    async def presses(self, seen: VisibleMessage, place: PlatformChat, label: str, who: str) -> None:
         """Somebody presses a button of ours."""
         ...
 
-    def seen(self, place: Place) -> list[Seen]:
+    def seen(self, place: PlatformChat) -> list[VisibleMessage]:
         """Return our visible messages, oldest first."""
         ...
 
@@ -131,19 +131,19 @@ class Stage(Protocol):
         """Return the visible signs that an answer is still being written."""
         ...
 
-    def attempts(self, place: Place) -> int:
+    def attempts(self, place: PlatformChat) -> int:
         """Count our attempts to send a new message there."""
         ...
 
-    def press(self, place: Place) -> None:
+    def press(self, place: PlatformChat) -> None:
         """Refuse the next message to a place because they come too fast."""
         ...
 
-    def refuse(self, place: Place) -> None:
+    def refuse(self, place: PlatformChat) -> None:
         """Refuse whatever we say there, for good."""
         ...
 
-    def lose(self, place: Place, times: int = 1) -> None:
+    def lose(self, place: PlatformChat, times: int = 1) -> None:
         """Carry out what we say next there, so many times, and break the line before we hear so."""
         ...
 
@@ -201,7 +201,7 @@ def text_received_by(model: FakeProvider, at: int = -1) -> str:
     return "".join(getattr(block, "text", "") for block in model.requests[at].request.messages[-1].content)
 
 
-def config(stage: Stage, section: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+def config(stage: SimulatedPlatform, section: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """The file of a gateway that knows ann, ben and the boss, and one group."""
     known = {
         "allowFrom": [stage.ann, stage.ben, stage.boss],
@@ -219,7 +219,7 @@ def config(stage: Stage, section: Mapping[str, Any] | None = None, **more: Any) 
 
 @asynccontextmanager
 async def served(
-    stage: Stage,
+    stage: SimulatedPlatform,
     model: FakeProvider,
     home: Path,
     tree: Mapping[str, Any] | None = None,
