@@ -27,14 +27,13 @@ from claw.host.calls import (
 from claw.host.isolation import describe_exception, limited_cpu
 from claw.host.worker import run_tool
 from claw.i18n import t
-from claw.policy.catalog import normalise_tool_name
 from claw.policy.decision import Judgement
 from claw.security.child_env import child_environment
 from claw.security.rule_files import RuleFileGuard
 from claw.security.untrusted_text import wrap_untrusted
 from claw.storage.files import results_folder
 from claw.storage.freshness import zone_of
-from claw.storage.provenance import is_untrusted_result, turn_provenance, untrusted_tools
+from claw.storage.provenance import called_tools, is_untrusted_result, turn_provenance
 from claw.storage.turn_log import reached
 
 _READ = "read"
@@ -74,7 +73,10 @@ class Caller:
 
     def untrusted_in(self, messages: Sequence[Message]) -> set[str]:
         """Return the tools whose results in these messages may hold the words of other people."""
-        return untrusted_tools(messages)
+        tools = {tool.name: tool for tool in (*self.runtime.registry.tools, *self.context.tools.values())}
+        return {
+            name for name in called_tools(messages) if name not in tools or tools[name].results == "foreign"
+        }
 
 
 async def prepare(call: ToolCall, choice: str = "auto", *, caller: Caller) -> PreparedCall | ToolResult:
@@ -160,7 +162,7 @@ async def _prepared(
         runtime.log,
     )
     refused = refused or await rule_files.check_before(
-        normalise_tool_name(tool.name), checked.arguments, approval.ask_owner
+        tool.leaves_running, checked.arguments, approval.ask_owner
     )
     if refused:
         return await _not_run(checked, _refused(refused), context, runtime)
@@ -185,7 +187,7 @@ async def _prepared(
         if outcome:
             content = (Text(outcome), *answer.blocks)
             answer = replace(answer, content=content, is_error=answer.is_error or not are_changed)
-        if is_untrusted_result(tool.name, _joined(answer)):
+        if is_untrusted_result(tool.results, _joined(answer)):
             caller.untrusted_tools.add(tool.name)
         result = await review_tool_result(
             checked, answer, context, runtime.registry.reviewers, runtime.worker, runtime.log
@@ -209,7 +211,7 @@ def call_context(tool: Tool | None, caller: Caller, problem: str = "") -> CallCo
     if tool:
         traits = ToolTraits(
             tool.name, tool.plugin, tool.effects, tool.owner_only, tool.optional, tool.parallel,
-            any(fact.name == tool.name and fact.plugin is None for fact in context.judgement.loaded),
+            any(fact.name == tool.name and fact.plugin is None for fact in context.judgement.loaded), tool.leaves_running,
         )  # fmt: skip
     return CallContext(
         turn=caller.turn,

@@ -45,6 +45,7 @@ class ToolTraits:
 
     :param plugin: the id of the plugin that registers it.
     :param effects: ``none``, ``idempotent`` or ``once``.
+    :param leaves_running: the arguments with which a call leaves a program running, or writes to one; ``*`` = any call.
     :param is_core: it has a reserved name by right: a list that names its plugin does not mean it.
     """
 
@@ -55,6 +56,7 @@ class ToolTraits:
     optional: bool = False
     parallel: bool = True
     is_core: bool = False
+    leaves_running: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,7 @@ _IDLE_SECONDS = 10.0
 
 
 Effects = Literal["none", "idempotent", "once"]
+ResultWords = Literal["foreign", "own", "marked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,11 @@ class Tool:
         outcome may not. A tool that declares nothing is ``once``.
     :param parallel: may run beside other calls of the same answer.
     :param timeout_seconds: None = no limit of its own.
+    :param results: whose words its results may hold: ``foreign`` those of other people, ``own`` only its own and the
+        agent's, ``marked`` notes with marks that say whose they are. Notes written after foreign words get a mark.
+    :param leaves_running: the arguments with which a call leaves a program running behind its end, or writes to one that
+        runs; ``*`` = every call does. Such a call is asked about before it begins if it names a rule file, because claw
+        can revert only what happens until its end.
     :param plugin: id of the plugin that registered it; set by the host, never by the plugin.
     :param close: awaited when claw stops, for a tool that keeps something running.
     :param without: name of another tool → the form of this tool for runs that do not have the other one.
@@ -154,6 +160,8 @@ class Tool:
     effects: Effects = "once"
     parallel: bool = True
     timeout_seconds: float | None = None
+    results: ResultWords = "foreign"
+    leaves_running: tuple[str, ...] = ("background",)
     plugin: str = ""
     close: Callable[[], Awaitable[None]] | None = None
     without: Mapping[str, "Tool"] = field(default_factory=dict)
@@ -287,6 +295,8 @@ def tool(
     effects: Effects = ...,
     parallel: bool = ...,
     timeout_seconds: float | None = ...,
+    results: ResultWords = ...,
+    leaves_running: tuple[str, ...] = ...,
     close: Callable[[], Awaitable[None]] | None = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
@@ -307,8 +317,8 @@ def tool(
 
     :param parameters: JSON Schema to use instead of the signature's; the function then gets the validated
         arguments by keyword, unconverted.
-    :param traits: ``optional``, ``owner_only``, ``effects``, ``parallel``, ``timeout_seconds``, ``close`` of
-        :class:`Tool`.
+    :param traits: ``optional``, ``owner_only``, ``effects``, ``parallel``, ``timeout_seconds``, ``results``,
+        ``leaves_running``, ``close`` of :class:`Tool`.
     :raises ClawError: the signature cannot be offered to a model.
     """
 

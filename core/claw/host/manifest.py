@@ -59,6 +59,8 @@ class ToolDeclaration(ManifestPart, frozen=True):
     :param effects: after a crash, a call with unknown outcome may run again (none, idempotent) or not (once).
     :param parallel: it may run beside other calls of the same answer.
     :param timeout_seconds: it is cancelled after this time; absent = no limit.
+    :param results: whose words its results may hold: ``foreign``, ``own`` or ``marked`` (as ``claw.Tool``).
+    :param leaves_running: arguments with which a call leaves a program running, or writes to one (as ``claw.Tool``).
     :param without: name of another tool → the line of this tool for runs that do not have the other one.
     """
 
@@ -70,6 +72,8 @@ class ToolDeclaration(ManifestPart, frozen=True):
     effects: Literal["none", "idempotent", "once"] = "once"
     parallel: bool = True
     timeout_seconds: float | None = None
+    results: Literal["foreign", "own", "marked"] = "foreign"
+    leaves_running: Names = ("background",)
     without: dict[Name, "ToolDeclaration"] = {}
 
 

@@ -224,13 +224,15 @@ class RuleFileGuard:
         self.request = RuleFileRequest(provenance, takes=self._may_ask)
         self._changes: list[RuleFileChange] = []
 
-    async def check_before(self, tool: str, arguments: Mapping[str, Any], ask_owner: AskOwner) -> str:
+    async def check_before(
+        self, leaves_running: Sequence[str], arguments: Mapping[str, Any], ask_owner: AskOwner
+    ) -> str:
         """Ask an owner about a background call that names a rule file, because its changes would be unseen.
 
-        :param tool: the normalised name.
+        :param leaves_running: of the tool: the arguments with which a call goes on behind its end; ``*`` = every call.
         :returns: the reason why the call may not begin; empty when it may.
         """
-        if not self._fence.rule_file_paths or not runs_on_with_rule_files(tool, arguments):
+        if not self._fence.rule_file_paths or not runs_on_with_rule_files(leaves_running, arguments):
             return ""
         if not self._may_ask:
             return _denial()
@@ -293,10 +295,9 @@ class RuleFileGuard:
         return ""
 
 
-def runs_on_with_rule_files(tool: str, arguments: Mapping[str, Any]) -> bool:
-    """Return true if a call leaves a command running, or writes to one, and names a rule file."""
-    goes_on = {"exec": "background", "process": "data"}.get(tool)
-    if goes_on is None or not arguments.get(goes_on):
+def runs_on_with_rule_files(leaves_running: Sequence[str], arguments: Mapping[str, Any]) -> bool:
+    """Return true if a call leaves a program running, or writes to one, and names a rule file."""
+    if not any(name == "*" or arguments.get(name) for name in leaves_running):
         return False
     words = format_arguments(arguments).casefold()
     return any(name.casefold() in words for name in (*RULE_FILES_ANYWHERE, *RULE_FILES_OF_AGENT))

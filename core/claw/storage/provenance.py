@@ -13,9 +13,6 @@ from claw.contracts.messages import Inbound
 from claw.contracts.transcript import Assistant, Message
 
 BY_HAND = ""
-_OWN_TOOLS = frozenset({"write", "edit", "apply_patch", "ls", "message", "session_status"})
-"""Tools whose results claw writes itself; the result of any other tool may hold the words of other people."""
-_MEMORY_TOOLS = frozenset({"memory_search", "memory_get"})
 _MARK = re.compile(r"\s*<!--\s*(?:from:\s*(?P<from>.*?)|by hand)\s*-->\s*", re.IGNORECASE)
 _NOT_PLAIN = re.compile(r"[^\w.:@+%/-]+")
 _MOST_COMPARED = 4_000_000  # lines of the one text times lines of the other
@@ -64,17 +61,17 @@ def turn_provenance(inbound: Inbound, owner: bool, session_key: str, day: str, r
     return provenance_text(place.channel, inbound.chat_type, place.chat, owner, session_key, day, after)
 
 
-def is_untrusted_result(tool: str, text: str) -> bool:
-    """Return true if the result of a tool may hold the words of other people."""
-    if tool in _MEMORY_TOOLS:
-        return any(map(is_foreign, line_provenances(text)))
-    return tool not in _OWN_TOOLS
+def is_untrusted_result(words: str, text: str) -> bool:
+    """Return true if the result of a tool may hold the words of other people.
+
+    :param words: as the tool declares it (``Tool.results``): ``foreign``, ``own`` or ``marked``.
+    """
+    return words == "foreign" or (words == "marked" and any(map(is_foreign, line_provenances(text))))
 
 
-def untrusted_tools(messages: Sequence[Message]) -> set[str]:
-    """Return the tools whose results, as far as these messages hold them, may be the words of other people."""
-    called = (call.name for one in messages if isinstance(one, Assistant) for call in one.tool_calls)
-    return {name for name in called if name not in _OWN_TOOLS | _MEMORY_TOOLS}
+def called_tools(messages: Sequence[Message]) -> set[str]:
+    """Return the names of the tools that these messages call."""
+    return {call.name for one in messages if isinstance(one, Assistant) for call in one.tool_calls}
 
 
 def is_foreign(words: str) -> bool:

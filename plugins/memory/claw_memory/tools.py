@@ -33,7 +33,7 @@ def memory_tools(memories: Memories) -> tuple[Tool, Tool]:
     async def close() -> None:
         await asyncio.to_thread(memories.close)  # waits for the text that is being embedded
 
-    @tool(effects="none", close=close)
+    @tool(effects="none", results="marked", close=close)
     def memory_search(
         query: str,
         context: ToolContext,
@@ -56,7 +56,7 @@ def memory_tools(memories: Memories) -> tuple[Tool, Tool]:
         cited = cites(wanted.citations, context.session_key)
         return ToolResult(search_text(answer, cited, unknown), details=document(answer, unknown))
 
-    @tool(effects="none", parameters=_GET)
+    @tool(effects="none", results="marked", parameters=_GET)
     def memory_get(context: ToolContext, path: str, lines: int | None = None, **more: Any) -> str:
         """Read lines of MEMORY.md or memory/*.md."""
         from claw_memory.notes import plain

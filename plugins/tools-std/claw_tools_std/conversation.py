@@ -9,7 +9,7 @@ from claw import Address, ToolContext, ToolError, ToolResult, tool
 Action = Literal["send", "reply", "react", "edit", "delete", "poll"]
 
 
-@tool(effects="once", parallel=False)
+@tool(effects="once", parallel=False, results="own")
 async def message(  # noqa: PLR0917 - a tool's parameters are passed by name
     context: ToolContext,
     message: str | None = None,
@@ -74,7 +74,7 @@ def _required(value: str, name: str, action: str) -> str:
     return value
 
 
-@tool(effects="none")
+@tool(effects="none", results="own")
 def session_status(context: ToolContext) -> ToolResult:
     """Tell the time, zone, model and how much of its context is used."""
     status = context.status

@@ -77,7 +77,7 @@ def read(
     )
 
 
-@tool(effects="idempotent", parallel=False)
+@tool(effects="idempotent", parallel=False, results="own")
 def write(context: ToolContext, file_path: str, content: str) -> ToolResult:
     """Create or overwrite a file; missing folders are made."""
     data = encoded(content)
@@ -86,7 +86,7 @@ def write(context: ToolContext, file_path: str, content: str) -> ToolResult:
     return ToolResult(f"Wrote {len(data)} bytes to {shown}", {"path": shown, "bytesWritten": len(data)})
 
 
-@tool(effects="once", parallel=False)
+@tool(effects="once", parallel=False, results="own")
 def edit(
     context: ToolContext,
     file_path: str,
@@ -118,7 +118,7 @@ def edit(
     )
 
 
-@tool(effects="none")
+@tool(effects="none", results="own")
 def ls(context: ToolContext, path: str | None = None) -> ToolResult:
     """List a folder; folders end with /, links with @."""
     marks = {"dir": "/", "link": "@", "file": "", "other": ""}

@@ -54,7 +54,7 @@ class PatchStep:
     target: str = ""
 
 
-@tool(effects="once", parallel=False)
+@tool(effects="once", parallel=False, results="own")
 def apply_patch(context: ToolContext, input: str) -> ToolResult:
     """Change files, all or none: *** Begin Patch; per file *** Add File: PATH (lines +TEXT), *** Delete File: PATH or
     *** Update File: PATH (hunks: @@, then lines " same", "-old", "+new"); *** End Patch

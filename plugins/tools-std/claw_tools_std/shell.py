@@ -95,6 +95,7 @@ class ShellTools:
             description=f"{about}; background: return at once, go on with `process`.",
             effects="once",
             parallel=False,
+            leaves_running=("background",),
             close=self.close,
         )
         return (
@@ -103,6 +104,7 @@ class ShellTools:
                 name="process",
                 description="Look after background commands: list, poll (news), log (lines), write (data), kill.",
                 effects="once",
+                leaves_running=("data",),
             )(process),
         )
 

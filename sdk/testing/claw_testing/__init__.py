@@ -216,6 +216,8 @@ class FakeTool:
     effects: Literal["none", "idempotent", "once"] = "none"
     parallel: bool = True
     timeout_seconds: float | None = None
+    results: Literal["foreign", "own", "marked"] = "foreign"
+    leaves_running: tuple[str, ...] = ("background",)
     calls: list[dict[str, Any]] = field(default_factory=list)
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> Any:
@@ -238,6 +240,8 @@ class FakeTool:
             self.effects,
             self.parallel,
             self.timeout_seconds,
+            self.results,
+            self.leaves_running,
         )
 
 

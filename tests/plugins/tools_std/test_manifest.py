@@ -20,7 +20,10 @@ def declared(tool):
         "optional": tool.optional,
         "ownerOnly": tool.owner_only,
     }
-    line |= {"effects": tool.effects, "parallel": tool.parallel, "parameters": tool.parameters}
+    line |= {"effects": tool.effects, "parallel": tool.parallel}
+    line |= {"results": tool.results} if tool.results != "foreign" else {}
+    line |= {"leavesRunning": tool.leaves_running} if tool.leaves_running != ("background",) else {}
+    line |= {"parameters": tool.parameters}
     forms = {name: declared(form) for name, form in tool.without.items()}
     return line | ({"without": forms} if forms else {})
 
