@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from claw import (
@@ -95,9 +96,11 @@ def with_options(
     parts = [request.system.volatile]
     history: list[User | Assistant] = []
     if options.earlier:
-        for one in options.earlier:
-            text = (Text(neutralise(one.text)),)
-            history.append(User(text) if one.role == "user" else Assistant(text))
+        for role, group in groupby(
+            options.earlier, lambda one: one.role
+        ):  # some services want the roles to alternate
+            text = (Text(neutralise("\n\n".join(one.text for one in group))),)
+            history.append(User(text) if role == "user" else Assistant(text))
         if isinstance(history[0], Assistant):  # the first message of a conversation is a user's
             history.insert(0, User((Text(_BEGIN),)))
         parts.append(_EARLIER.format(count=len(history)))

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import claw_http
 import openai
 import pytest
-from claw import Assistant, Text, User
-from claw.runtime import Timeouts
+from claw import Assistant, CallAccount, Text, User, bill_to
+from claw.runtime import Database, Timeouts
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
+from claw_http.call_options import CallOptions, CallOptionsTable
+from claw_http.caller_middleware import CallerOptions
 from plugins.http.sdk_gateway import GATEWAY, a_gateway, served, user
 
 PAST = [
@@ -48,6 +50,39 @@ async def test_earlier_messages_are_the_history_of_a_request_without_a_conversat
         ("User", "(an image of an earlier message, not shown again)"),
         ("Assistant", "I cannot say who that is"), ("User", "who am I?"),
     ]  # fmt: skip
+
+
+async def test_messages_of_one_role_in_a_row_are_one():
+    twice = [*user("one"), *user("two"), {"role": "assistant", "content": "ok"}]
+    async with a_gateway(says("ok")) as (client, harness):
+        await ask(client, [*twice, *user("three")])
+        request = said_to(harness)
+    assert words(request) == [("User", "one\n\ntwo"), ("Assistant", "ok"), ("User", "three")]
+    assert "The first 2 messages" in request.system.volatile
+
+
+@pytest.mark.parametrize("scope", ["main", "per-peer", "per-account-channel-peer"])
+async def test_the_history_is_found_however_direct_chats_are_grouped(scope):
+    async with a_gateway(says("ok"), config={"session": {"dmScope": scope}}) as (client, harness):
+        await ask(client, [*PAST, *user("who am I?")])
+        assert words(said_to(harness))[0] == ("User", "I am Ann")
+
+
+def test_a_summary_is_asked_for_without_the_words_of_the_caller(tmp_path):
+    table = CallOptionsTable(Database(tmp_path / "state.db"))
+    table.add("chatcmpl-1", "once-1", CallOptions(instructions="Be brief."))
+    middleware = CallerOptions(lambda: Database(tmp_path / "state.db"))
+    found = {}
+    for plugin, purpose in (
+        ("http", "answer"),
+        ("http", "summary"),
+        ("http", "saving"),
+        ("telegram", "answer"),
+    ):
+        bill_to(CallAccount(session_key="agent:a:main:thread:once-1", plugin=plugin, purpose=purpose))
+        found[plugin, purpose] = middleware.options()
+    bill_to(CallAccount())
+    assert [key for key, options in found.items() if options] == [("http", "answer")]
 
 
 async def test_the_model_learns_that_the_caller_wrote_the_history():
