@@ -3,6 +3,7 @@
 Observed forms: ``{"error": {"message", "type", "code"}}``, ``{"errors": [{"code", "message"}]}``,
 ``{"__type", "message"}``, ``{"error_code", "error_msg"}``, ``{"base_resp": {"status_code", "status_msg"}}``,
 ``{"title", "detail", "status"}``, ``{"Response": {"Error": {"Code", "Message"}}}``,
+``{"name", "errors": ["text"]}``, ``{"fault": {"faultstring"}}``,
 and a body in a text of another (``{"error": {"metadata": {"raw": "{…}"}}}``).
 """
 
@@ -14,9 +15,9 @@ import msgspec
 
 _TEXTS = frozenset({
     "message", "msg", "errormsg", "errormessage", "errordescription", "statusmsg", "statusmessage", "returnmsg", "detail",
-    "description", "desc", "title", "error", "errors", "raw",
+    "description", "desc", "title", "error", "errors", "raw", "faultstring",
 })  # fmt: skip
-_KINDS = frozenset({"code", "type", "status", "errorcode", "errortype", "exception"})
+_KINDS = frozenset({"code", "type", "status", "errorcode", "errortype", "exception", "name", "reason"})
 _CODES = frozenset({
     "code", "errorcode", "statuscode", "httpcode", "httpstatuscode", "returncode", "errno", "errcode"
 })  # fmt: skip
@@ -66,6 +67,7 @@ def is_failure(body: Any) -> bool:
     if (
         body.get("error")
         or body.get("errors")
+        or body.get("fault")
         or body.get("object") == "error"
         or body.get("success") is False
     ):
@@ -119,7 +121,10 @@ def _embedded(text: str) -> Any:
 
 
 def _fields(part: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(_plain(name), value) for name, value in part.items()]
+    """Return the fields under plain names; each item of a list of texts is a field."""
+    named = [(_plain(name), value) for name, value in part.items()]
+    listed = [(name, one) for name, value in named if isinstance(value, list) for one in value]
+    return [*named, *((name, one) for name, one in listed if isinstance(one, str))]
 
 
 def _plain(name: Any) -> str:

@@ -18,7 +18,7 @@ _LONG = r"(?:too (?:long|large|big)|exceed\w*|(?:longer|greater|larger) than|ove
 _INPUT = r"\b(?:prompt|inputs?|messages?|requests?|conversation)\b"
 _SIZE = r"\b(?:tokens?|limit|maximum|window|context|length)\b"
 _CONTEXT = r"(?:context|上下文)(?:[ _]?(?:length|window|size|limit)|长度|窗口)?"
-_SOON = r"(?:currently |temporarily |too |at the moment )?"
+_SOON = r"(?:currently |temporarily |too |very |at the moment )?"
 
 _KEY_FAULTS = (  # about the key itself, whatever the status
     rf"\b{_BAD} (?:or \w+ )?(?:your )?{_KEY}",
@@ -26,6 +26,8 @@ _KEY_FAULTS = (  # about the key itself, whatever the status
     r"unregistered callers|token expired|expired[ _]?token|unrecognized client|auth failure",
     r"\bsecurity token\b.{0,40}\b(?:invalid|expired)",
     r"\bsignature\b.{0,60}\b(?:not match|mismatch|invalid|expired)|\bcredentials?\b.{0,40}\bnot be validated",
+    r"\bnot (?:authenticated|logged in)\b|\bno valid\b.{0,30}\bcredentials?\b",
+    r"\bcredentials?\b.{0,20}\bnot (?:been )?provided",
     r"\b(?:organi[sz]ation|account|key)\b.{0,20}\b(?:has been|is|was) (?:disabled|deactivated|banned)",
     r"(?:api ?key|令牌|密钥).{0,10}(?:无效|错误|过期|不存在|失效|不正确)",
     r"无效的?(?:api|令牌|密钥|token)|(?:认证|鉴权|身份验证)失败",
@@ -38,10 +40,14 @@ FAMILIES = {
         r"exceeded[ _]current[ _]quota|check your plan and billing",
         r"credit[ _]balance|\bbalance\b.{0,20}\b(?:insufficient|not enough|too low)",
         r"\b(?:key|budget|credit) limit (?:has been |is |was )?(?:exceeded|reached)",
+        r"(?<!token )(?<!thinking )(?<!reasoning )\bbudget (?:has been |is |was )?(?:exceeded|exhausted|used up)",
+        r"\byour quota\b.{0,60}\bexhausted",
+        r"(?:valid|add a|enter a|register (?:a|your)) (?:credit card|payment method)",
         r"used up\b.{0,40}\b(?:allocation|allowance|credits?|quota)",
         r"(?:requires?|need|purchase|buy) (?:\w+ )?more credits",
         r"credits? (?:\w+ ){0,3}(?:depleted|exhausted|used up|expired)",
-        r"(?:out of|not enough|no|run out of|have any) (?:\w+ ){0,2}(?:credits|balance|funds)\b",
+        r"\bcredits? (?:are )?(?:remaining|left)\b|\bcredits? (?:is|are) required",
+        r"(?:out of|not (?:have )?enough|no|run out of|have any) (?:\w+ ){0,2}(?:credits|balance|funds)\b",
         r"can only afford",
         r"payment (?:is )?required",
         r"billing[ _](?:error|not active|hard limit)",
@@ -68,6 +74,7 @@ FAMILIES = {
         r"(?:tokens|requests|calls) per (?:second|min|hour|day)|\b[rt]p[ms]\b",
         r"throttl",
         r"slow down",
+        r"service limits?\b.{0,20}\bexceeded|request a (?:\w+ )?(?:limit|quota) increase",
         r"请求(?:过于|太|过)?(?:频繁|多|过快)|限流|限速",
         r"(?:速率|频率|并发|次数|流量|使用|调用).{0,8}(?:限制|上限|超限|超过|过高|过快)|限额",
     ),
@@ -81,6 +88,7 @@ FAMILIES = {
         rf"{_INPUT}.{{0,60}}\b(?:over|resulted in)\b.{{0,60}}{_SIZE}",
         r"\binputs?\b.{0,60}\bmust (?:be|have) (?:<=|less than|at most|fewer)",
         r"input token count\b.{0,40}\bonly supports",
+        r"\bmax(?:imum)? tokens of \d+ exceeded|\btext (?:is )?too long",
         r"\btoken limit|tokens? > \d+|tokens? (?:count )?(?:length )?exceed",
         r"too many tokens\b(?!.{0,40}\b(?:wait|later|per|max tokens)\b)",
         r"\b(?:length|number) of (?:prompt|input)[ _]tokens\b.{0,40}\bmust be|cannot truncate to \d",
@@ -129,6 +137,8 @@ FAMILIES = {
         rf"{_MODEL}.{{0,80}}?(?:decommissioned|deprecated|retired|no longer (?:available|supported))",
         rf"{_MODEL}.{{0,80}}?\bnot (?:supported|available)(?! (?:with|when|by|in|for this))",
         rf"{_MODEL} (?:identifier|id|name)\b.{{0,20}}\binvalid|invalid model (?:identifier|id|name)\b",
+        r"\bonly .{1,60} (?:is |are )?allowed\b.{0,30}\bmodel\b",
+        r"\bendpoint\b.{0,60}\b(?:not found|does(?: not|n't) exist)",
         r"failed to load (?:the )?model|model (?:is |was )?unloaded",
         r"not a valid model|no endpoints found|no allowed providers",
         r"模型.{0,20}(?:不存在|未找到|已下线|无效)|(?:找不到|未知|不存在的?)模型",
@@ -144,7 +154,7 @@ FAMILIES = {
         r"(?:at|over|exceed\w*|insufficient|out of|no) capacity|capacity (?:exceeded|limits?)",
         r"high (?:demand|traffic|load)",
         r"\b(?:currently|still) (?:being )?load(?:ing|ed)\b|^\W*loading model",
-        rf"(?:server|service|system|engine) (?:is )?{_SOON}busy",
+        rf"(?:server|service|system|engine|model) (?:is )?{_SOON}busy|queue (?:is )?full",
         rf"model (?:is )?{_SOON}unavailable|temporarily unavailable",
         r"繁忙|过载|负载|拥挤|访问量过大",
     ),

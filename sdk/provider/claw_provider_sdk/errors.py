@@ -83,7 +83,7 @@ _BY_TEXT = (
     ("session_expired", _SESSION), ("content_filter", ""), ("model_not_found", ""), ("rate_limit", ""),
     ("overloaded", ""), ("bad_request", _FORMAT), ("truncated", _TRUNCATED), ("server", _SERVER),
     ("timeout", ""), ("network", _NETWORK), ("auth_permanent", _PERMANENT), ("auth", ""), ("permission", ""),
-    ("bad_request", r"invalid[_ ]request|bad ?request"),
+    ("bad_request", r"invalid[_ ](?:request|parameter|argument)|bad ?request|parameter error|参数(?:错误|无效|缺失)"),
 )  # fmt: skip
 _BY_STATUS = {
     402: "billing", 404: "model_not_found", 408: "timeout", 413: "request_too_large", 429: "rate_limit",
@@ -149,7 +149,7 @@ def reason_of(status: int | None, kind: str, text: str) -> str:
         return "request_too_large"
     if status == 429 or "rate limit" in kind:
         return "rate_limit"
-    if status in (None, 200, 400, 422, 500) and is_overflow(words):
+    if status in (None, 200, 400, 422, 424, 500) and is_overflow(words):
         return "context_overflow"
     if status is not None and status >= 300 and status not in _AMBIGUOUS:
         return _by_status(status, kind, text)
@@ -176,6 +176,8 @@ def _by_status(status: int, kind: str, text: str) -> str:
         families = ("content_filter", "key", "model_not_found", "rate_limit", "permission")
         found = next((family for family in families if says(family, words)), "bad_request")
         return "auth" if found == "key" else found
+    if status == 404 and says("key", words):
+        return "auth"
     if status == 410:
         return "session_expired" if _match(_SESSION, text) else "timeout"
     busy = next((family for family in ("overloaded", "rate_limit") if says(family, words)), "bad_request")

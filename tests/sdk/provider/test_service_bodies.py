@@ -2,7 +2,9 @@
 
 ``service_bodies.jsonl`` has status and JSON body with the thread or page that shows them (ids and keys are changed).
 The rows marked ``held-out`` were collected before the rules were measured with them; no rule was written from them. The
-services whose misses were read then are ``build`` now; bench/README.md has the figures of the first measurement.
+services whose misses were read then are ``build`` now; bench/README.md has the figures of the first measurement. Rows of
+the later sets (``sb-s…``, ``sb-t…``) are written from knowledge of the vendors' documentation and source code, which
+``source`` names; they were not fetched. ``http_only``: nothing but the status says that the body is an error.
 """
 
 import json
@@ -73,7 +75,9 @@ def test_the_sets_are_large_and_every_row_has_a_source() -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in ROWS if isinstance(row["body"], dict)], ids=lambda row: row["id"]
+    "row",
+    [row for row in ROWS if isinstance(row["body"], dict) and not row.get("http_only")],
+    ids=lambda row: row["id"],
 )
 @pytest.mark.parametrize("whole", [True, False])
 def test_an_error_body_with_status_200_is_an_error_and_no_empty_answer(
