@@ -1,10 +1,13 @@
 """States of services, files and turns × the surfaces that speak of them: no cell calls something sound that is not."""
 
 import json
+import os
 import re
 import socket
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -182,6 +185,12 @@ LAMP_MANIFEST = {
     "name": "Lamp", "description": "A model.", "api": ">=1,<2", "kinds": ["provider"],
     "providers": [{"name": "lamp", "env": [], "defaultModel": "m"}],
 }  # fmt: skip
+EXPIRED_TOKEN = (
+    "providers.openai: its key work cannot be used: it expired on 1970-01-01.*claw auth add openai"
+)
+EXPIRED_LOGIN = (
+    "providers.openai: its key work cannot be used: it has expired and could not be renewed.*Log in again"
+)
 NO_API_KEY = r"providers.openai: it has no API key.*export OPENAI_API_KEY=…"
 
 
@@ -203,6 +212,73 @@ def key_refused(machine: Forked) -> None:
     Thread(target=service.serve_forever, daemon=True).start()
     machine.open.callback(service.shutdown)
     machine.write(at(f"http://127.0.0.1:{service.server_port}/v1"))
+
+
+def with_key(**entry: Any) -> Callable[[Forked], None]:
+    """Return the step that stores a key of the agent."""
+
+    def store(machine: Forked) -> None:
+        path = machine.home / "agents" / "default" / "auth-profiles.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"version": 1, "profiles": {"openai": {"work": entry}}}))
+        path.chmod(0o600)
+
+    return store
+
+
+SYSTEMCTL = """#!/bin/sh
+case "$*" in
+  *MainPID*) echo 0 ;;
+esac
+"""
+
+
+def service_installed(machine: Forked) -> None:
+    """A service file is there, and a service manager that runs nothing."""
+    port_free(machine)
+    tools = machine.root / "bin"
+    tools.mkdir()
+    (tools / "systemctl").write_text(SYSTEMCTL)
+    (tools / "systemctl").chmod(0o755)
+    machine.environ = {"PATH": f"{tools}:{os.defpath}"}
+    assert machine.claw("gateway", "install").code == 0
+
+
+def gateway_beside_its_service(machine: Forked) -> None:
+    service_installed(machine)
+    machine.begin("gateway", "run")
+    until = time.monotonic() + 30
+    while " up " not in machine.claw("gateway", "status").out:
+        assert time.monotonic() < until, "no gateway began"
+
+
+FAKE_TELEGRAM = """
+import asyncio
+from claw_telegram.fake import FakeTelegram
+
+async def serve():
+    async with FakeTelegram() as service:
+        print(service.token, service.url, flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(serve())
+"""
+
+
+def service_lost(machine: Forked) -> None:
+    """The gateway received from Telegram, which cannot be reached since."""
+    telegram = subprocess.Popen([sys.executable, "-c", FAKE_TELEGRAM], stdout=subprocess.PIPE, text=True)
+    with telegram:
+        assert telegram.stdout
+        token, url = telegram.stdout.readline().split()
+        channel = {"botToken": token, "apiBase": url, "allowFrom": ["42"]}
+        machine.write({"channels": {"telegram": channel}, **KEY})
+        machine.claw("gateway", "start")
+        assert re.search("^telegram .* up ", machine.claw("channels", "status").out, re.MULTILINE)
+        telegram.kill()
+    until = time.monotonic() + 30
+    while re.search("^telegram .* up ", machine.claw("channels", "status").out, re.MULTILINE):
+        assert time.monotonic() < until, "the loss was not noticed"
 
 
 def gateway_killed(machine: Forked) -> None:
@@ -265,6 +341,43 @@ STATES: dict[str, World] = {
         prepare=key_refused,
         before=(),
     ),
+    "the only key is a token that has expired": World(
+        {
+            VALIDATE: may(f"warning: .*{EXPIRED_TOKEN}"),
+            DOCTOR: cell(f"problem: .*{EXPIRED_TOKEN}", code=1),
+            START: may(f"warning: .*{EXPIRED_TOKEN}"),
+            STATUS_OF_CHANNELS: may(f"warning: .*{EXPIRED_TOKEN}"),
+            STATUS: may("^key: its key work cannot be used: it expired on 1970-01-01$"),
+            "models status": Cell(("work +it expired on 1970-01-01",), ("ready",), 1),
+            "auth list": Cell(("work .*it expired on 1970-01-01",), ("ready",)),
+            "chat hello": cell("openai: its key cannot be used: it expired on 1970-01-01. Add a new one", code=1),
+            TURNS: cell("failed .*it expired on"),
+        },
+        config=MODEL,
+        prepare=with_key(type="token", secret="t", expiresAt=1000),
+        before=(),
+    ),
+    "the only key is a login that could not be renewed": World(
+        {
+            VALIDATE: may(f"warning: .*{EXPIRED_LOGIN}"),
+            DOCTOR: cell(f"problem: .*{EXPIRED_LOGIN}", code=1),
+            START: may(f"warning: .*{EXPIRED_LOGIN}"),
+            STATUS_OF_CHANNELS: may(f"warning: .*{EXPIRED_LOGIN}"),
+            STATUS: may("^key: its key work cannot be used: it has expired and could not be renewed$"),
+            "models status": Cell(("work +it has expired and could not be renewed",), ("ready",), 1),
+            "chat hello": cell("openai: its key cannot be used: it has expired and could not be renewed", code=1),
+            TURNS: cell("failed .*it has expired"),
+        },
+        config=MODEL,
+        prepare=with_key(type="oauth", secret="t", refresh="r", expiresAt=1000, needsLogin=True),
+        before=(),
+    ),
+    "a token has expired, and the file has another key": World(
+        {VALIDATE: may("is valid$", code=0), DOCTOR: may("no problems found", code=0), "models status": may("ready")},
+        config=KEY,
+        prepare=with_key(type="token", secret="t", expiresAt=1000),
+        before=(),
+    ),
     "the file of the key is missing": World(
         {
             VALIDATE: may(f"warning: .*{NO_FILE}"),
@@ -305,6 +418,42 @@ STATES: dict[str, World] = {
             DOCTOR: Cell(("no problems found",), ("note:", "problem:"), 0),
         },
         prepare=gateway_stopped,
+        before=(),
+    ),
+    "the service is installed, and no gateway runs": World(
+        {
+            "gateway status": cell("^gateway: not running", "claw gateway start", code=1),
+            STATUS: Cell(("^gateway: not running",), ("up",)),
+            STATUS_OF_CHANNELS: cell("^gateway: not running", code=1),
+            DOCTOR: may(
+                "^note: gateway: the service claw-gateway.* is installed, and no gateway runs .claw gateway start", code=0
+            ),
+        },
+        prepare=service_installed,
+        before=(),
+    ),
+    "the service is installed, and another process is the gateway": World(
+        {
+            "gateway status": may("^gateway: ready", "^http .* up ", code=0),
+            DOCTOR: may(
+                r"^note: gateway: process \d+ was not started by the service claw-gateway.*claw gateway restart", code=0
+            ),
+            START: may("already running", code=0),
+        },
+        prepare=gateway_beside_its_service,
+        before=(),
+    ),
+    "the service of a channel cannot be reached any more": World(
+        {
+            STATUS_OF_CHANNELS: cell("^telegram .* waiting .*Telegram cannot be reached"),
+            "gateway status": Cell(("^telegram .* waiting .*Telegram cannot be reached",), (r"\bup\b",)),
+            STATUS: may("^channels: 1 waiting"),
+            DOCTOR: may("^note: channels.telegram: Telegram cannot be reached"),
+            CHANNELS: may("^telegram "),
+            VALIDATE: may("is valid$", code=0),
+            START: may("already running"),
+        },
+        prepare=service_lost,
         before=(),
     ),
     "nobody configured a model": World(

@@ -18,6 +18,7 @@ from claw.runtime import (
 from claw_gateway.channel_checks import account_key, channel_findings, unknown_channel_findings
 from claw_gateway.commands.gateway import gateway_data, how_it_ended, is_hung, status_line
 from claw_gateway.process.report import configured_accounts
+from claw_gateway.process.service import SystemService
 from claw_gateway.process.status import read_status
 
 CHECK_SECONDS = 60.0
@@ -34,7 +35,7 @@ class ChannelDiagnostic:
         """Check what the gateway reports; online, ask the services. Nothing is sent to anybody."""
         if context.channel:
             return await service_findings(context.setup, context.channel)
-        found = [*gateway_findings(context.setup.config.home)]
+        found = [*gateway_findings(context.setup.config.home, context.environ)]
         return [*found, *await service_findings(context.setup)] if context.online else found
 
     def check_config(self, setup: Setup) -> Iterator[Finding]:
@@ -49,17 +50,35 @@ class ChannelDiagnostic:
         return {"gateway": status_line(gateway), **({"channels": channels} if channels else {})}
 
 
-def gateway_findings(home: Path) -> Iterator[Finding]:
-    """Find what is wrong with the gateway that runs, by its own status."""
+def gateway_findings(home: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Find what is wrong with the gateway that runs, by its own status, and with the service that shall run it."""
     seen = read_status(home)
     if is_hung(seen):
         yield Finding("gateway", "gateway", status_line(seen), t("claw logs; then claw gateway restart"))
     if ended := how_it_ended(gateway_data(seen)):
         yield Finding("gateway", "gateway", ended, t("claw logs; then claw gateway start"), grave=False)
+    elif problem := _service_problem(SystemService(home, environ), seen.pid):
+        fix = "claw gateway restart" if seen.pid else "claw gateway start"
+        yield Finding("gateway", "gateway", problem, fix, grave=False)
     for one in gateway_data(seen)["channels"]:
         if one["state"] in ("failed", "waiting"):
             key = account_key(one["channel"], one["account"])
             yield Finding(key, one["state"], one["detail"], grave=one["state"] == "failed")
+
+
+def _service_problem(service: SystemService, pid: int | None) -> str:
+    """Return how the gateway that runs differs from the service that is installed; empty if it does not.
+
+    :param pid: of the gateway that runs; None = none runs.
+    """
+    if not service.installed:
+        return ""
+    if not pid:
+        return t("the service {name} is installed, and no gateway runs", name=service.name)
+    if service.usable() and service.pid() != pid:
+        problem = "process {pid} was not started by the service {name}, which is installed"
+        return t(problem, pid=pid, name=service.name)
+    return ""
 
 
 async def service_findings(setup: Setup, only: str = "") -> list[Finding]:

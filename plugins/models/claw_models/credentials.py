@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from claw import ClawError, Credential
-from claw.runtime import BusyError, Lock, cannot_write, make_folder, replace_file
+from claw.runtime import SYSTEM_CLOCK, BusyError, Lock, cannot_write, make_folder, replace_file, utc_time
 
 from claw_models.cooldown import KeyState
 
@@ -132,6 +133,12 @@ class ProfileFile:
         orders = {provider: tuple(names) for provider, names in tree.get("order", {}).items()}
         return Profiles(tuple(keys), orders, faults)
 
+    def expired(self, provider: str) -> Mapping[str, ClawError]:
+        """Return the reasons of the keys of a provider that have expired, by name. No secret is read."""
+        entries = self.tree().get("profiles", {}).get(provider, {})
+        found = {name: _expiry(provider, name, entry) for name, entry in entries.items()}
+        return {name: why for name, why in found.items() if why}
+
     def change(self, edit: Callable[[dict[str, Any]], None]) -> None:
         """Change the file under the lock: ``edit`` changes its plain data."""
         lock = self.lock()
@@ -207,9 +214,8 @@ class ProfileFile:
 
     def _key(self, provider: str, name: str, entry: Mapping[str, Any]) -> Credential:
         secret = str(entry.get("secret", ""))
-        if entry.get("needsLogin"):
-            fix = "Log in again: claw auth add {provider} --name {name}"
-            raise ClawError("it has expired and could not be renewed", fix=fix, provider=provider, name=name)
+        if expired := _expiry(provider, name, entry):
+            raise expired
         if variable := entry.get("env"):
             secret = self._environ.get(variable, "").strip()
             if not secret:
@@ -227,6 +233,25 @@ class ProfileFile:
             refresh=str(entry.get("refresh", "")),
             owner=self.agent,
         )
+
+
+def _expiry(provider: str, name: str, entry: Mapping[str, Any]) -> ClawError | None:
+    """Return the reason why an entry is of no use any more: a token has expired, or a login cannot be renewed."""
+    if entry.get("needsLogin"):
+        problem, fix = (
+            "it has expired and could not be renewed",
+            "Log in again: claw auth add {provider} --name {name}",
+        )
+        return ClawError(problem, fix=fix, provider=provider, name=name)
+    if entry.get("type") == "token" and (entry.get("expiresAt") or inf) <= SYSTEM_CLOCK.now():
+        problem, fix = (
+            "it expired on {day}",
+            "Add a new one: claw auth add {provider} --name {name} --type token",
+        )
+        return ClawError(
+            problem, fix=fix, provider=provider, name=name, day=utc_time(entry["expiresAt"])[:10]
+        )
+    return None
 
 
 def merged_keys(

@@ -121,11 +121,28 @@ def key_findings(setup: Setup) -> Iterator[Finding]:
         except ClawError as why:
             yield Finding(f"providers.{provider}.apiKey", "key", why.problem, why.fix)
             continue
-        if not (key_place(config, found, provider, config.environ) or _is_keyless(section)):
+        if expired := _only_expired_key(config, found, provider):
+            yield expired
+        elif not (key_place(config, found, provider, config.environ) or _is_keyless(section)):
             fix = (
                 t("export {variable}=…", variable=variables[0]) if variables else f"claw auth add {provider}"
             )
             yield Finding(f"providers.{provider}", "key", t("it has no API key"), fix)
+
+
+def _only_expired_key(config: Any, found: Sequence[InstalledPlugin], provider: str) -> Finding | None:
+    """Return the finding that all keys of a provider have expired; None when it has another one."""
+    own = ProfileFile(config.agent().dir)
+    expired, entries = own.expired(provider), own.tree().get("profiles", {}).get(provider, {})
+    if (
+        not expired
+        or len(expired) < len(entries)
+        or _shared_key_place(config, found, provider, config.environ)
+    ):
+        return None
+    name, why = next(iter(expired.items()))
+    problem = t("its key {name} cannot be used: {why}", name=name, why=why.problem)
+    return Finding(f"providers.{provider}", "key", problem, why.fix)
 
 
 def refusal_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -185,6 +202,8 @@ def key_source(
 ) -> str:
     """Return where the key of ``provider`` comes from, for people: :func:`key_place`, or none."""
     section = config.settings.providers.get(provider)
+    if expired := _only_expired_key(config, found, provider):
+        return expired.problem
     if place := key_place(config, found, provider, environ):
         return place
     if section is not None and section.base_url:
@@ -203,6 +222,13 @@ def key_place(
     own = ProfileFile(config.agent().dir)
     if own.tree().get("profiles", {}).get(provider):
         return str(own.path)
+    return _shared_key_place(config, found, provider, environ)
+
+
+def _shared_key_place(
+    config: Any, found: Sequence[InstalledPlugin], provider: str, environ: Mapping[str, str]
+) -> str:
+    """Return the place of a key that all agents have: the config file or a variable. Empty when there is none."""
     section = config.settings.providers.get(provider)
     if section is not None and (section.api_key or any(profile.api_key for profile in section.auth_profiles)):
         return f"providers.{provider}"
