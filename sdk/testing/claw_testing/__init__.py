@@ -102,17 +102,17 @@ def __getattr__(name: str) -> Any:
 @functools.cache
 def standard_plugins(*more: str) -> tuple[Any, ...]:
     """Return the installed plugins that are parts of claw, and those with the ids ``more``: of these, one without a
-    channel has no more than the config keys of its manifest, because what it provides is given by the test.
+    channel has no more than the settings of its manifest, because what it provides is given by the test.
     """
     found = (one for one in installed_plugins() if one.is_standard or one.id in more)
-    return tuple(one if one.is_standard or one.channels else _with_keys_alone(one) for one in found)
+    return tuple(one if one.is_standard or one.channels else _with_settings_alone(one) for one in found)
 
 
-def _with_keys_alone(plugin: Any) -> Any:
+def _with_settings_alone(plugin: Any) -> Any:
     whole = plugin.manifest
     if whole is None or not whole.config_keys:
         return replace(plugin, manifest=None)
-    own = {"config_keys": whole.config_keys, "config_models": whole.config_models}
+    own = {name: getattr(whole, name) for name in ("config_keys", "config_models", "config_schema")}
     return replace(plugin, manifest=type(whole)(id=whole.id, kinds=("tool",), **own))
 
 
