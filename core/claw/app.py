@@ -216,7 +216,6 @@ class App:
             registry=self._guarded_registry(),
             sessions=runtime.sessions if runtime else session_store(files, self.registry.store),
             turn_log=log,
-            chat_api=getattr(log, "chat_api", None),
             session_queues=runtime.session_queues if runtime else SessionQueues(),
             default_model=self.setup.default_model,
             facts=facts,

@@ -383,7 +383,7 @@ def context_of(
         return await runtime.deliver(allowed) if allowed else None
 
     key = f"{caller.turn}:{call_id}"[:46]
-    make = runtime.chat_api
+    make = getattr(runtime.turn_log, "chat_api", None)
     talk = make(key, inbound, context, runtime) if make else PlainChat(key, inbound, deliver)
 
     async def send(text: str, paths: tuple[str, ...] = ()) -> tuple[str, ...]:

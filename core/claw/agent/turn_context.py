@@ -17,7 +17,6 @@ from claw.agent.models import (
 from claw.agent.routing import Route, parse_key
 from claw.agent.session_queue import SessionQueues
 from claw.config import Agent, Config
-from claw.contracts.channel import ChatApi
 from claw.contracts.errors import ClawError, UsageError
 from claw.contracts.extensions import ModelOptions, TurnLog
 from claw.contracts.messages import Inbound, Outbound, Receipt
@@ -87,8 +86,6 @@ class Runtime:
     log: Callable[[str], None]
     redact: Redactor
     worker: PluginWorker
-    rule_file_watch: Watch = field(default_factory=Watch)
-    chat_api: Callable[[str, Inbound, Any, Any], ChatApi] | None = None
     tested_sandboxes: set[str] = field(default_factory=set)
 
     def withdraw_requests(self, session_key: str) -> int:
@@ -98,6 +95,11 @@ class Runtime:
         return withdraw(session_key) if withdraw else 0
 
     @cached_property
+    def rule_file_watch(self) -> Watch:
+        """The watch on the rule files of all agents."""
+        return Watch()
+
+    @cached_property
     def section_cache(self) -> SectionCache:
         """The rendered prompt sections of the conversations used last."""
         prompt = self.config.settings.prompt
@@ -105,16 +107,14 @@ class Runtime:
 
     @cached_property
     def rulings(self) -> Callable[[RunFacts, tuple[str, ...]], Judgement]:
-        """The policy judgement of a run and its fallback models, cached for the runs used last: it depends on the config
-        and the tools alone, and neither changes during the life of this Runtime."""
+        """The policy judgement of a run and its fallback models, cached: config and tools do not change in a Runtime."""
         return lru_cache(_KEPT_RULINGS)(
             lambda run, fallbacks: resolve_tools(self.config, run, self.facts, fallbacks)
         )
 
     @cached_property
     def agents(self) -> Callable[[str, str, int | None], Agent]:
-        """Return the agent of an id with another thinking level and history limit. The same object for the same
-        arguments, because caches are keyed by the agent's identity."""
+        """Return the agent of an id with another thinking level and history limit: one object for the same arguments."""
 
         def other(agent_id: str, thinking: str, limit: int | None) -> Agent:
             agent = self.config.agent(agent_id)
