@@ -3,6 +3,7 @@
 import ast
 import builtins
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,3 +158,25 @@ def names_in(path: Path) -> set[str]:
             lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
     code = re.sub(r"(^|\s)#.*", "", "\n".join(lines), flags=re.M)
     return {*re.findall(r"\w+", code), *path.parts, path.stem}
+
+
+def test_the_figures_of_the_source_are_printed_for_any_checkout(tmp_path: Path) -> None:
+    for name, text in {
+        "core/claw/__init__.py": "",
+        "core/claw/turn.py": '"""How a turn runs."""\n\n\ndef run():\n    from claw import loop\n\n    return loop\n',
+        "core/claw/loop.py": "from claw import turn\n\n\nclass Turn:\n    turn = turn\n",
+        "plugins/acme/claw_acme/__init__.py": '"""A plugin."""\n',
+        "plugins/acme/claw_acme/turn.py": "class Turn:\n    pass\n",
+        "tests/test_turn.py": "from claw.turn import run\nfrom claw.testing import Harness\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    program = [sys.executable, str(ROOT / "bench" / "structure.py"), str(tmp_path)]
+    printed = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+
+    assert "| core: modules / code lines | 3 / 6 |" in printed
+    assert "| docstrings that begin with a question word | 50.0 % of 2 |" in printed
+    assert "| public class names with two or more meanings | 1 |" in printed
+    assert "| modules in a circle at run time: core / plugins | 2 / 0 |" in printed
+    assert "| imports in functions: core / plugins | 1 / 0 |" in printed
+    assert "| tests that import internals of core: files / statements | 1 / 1 of 1 files |" in printed
