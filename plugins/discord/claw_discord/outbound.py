@@ -11,7 +11,7 @@ from typing import Any
 
 from claw import Button, DeliveryError, Outbound, UsageError
 
-from claw_discord.rendering import plain
+from claw_discord.rendering import escape_markdown
 
 TEXT_CHARS = 2000
 FILE_BYTES = 10 << 20
@@ -75,7 +75,7 @@ def message(outbound: Outbound, *, reply_to: str | None = None) -> dict[str, Any
 
 def _escape_plain(text: str) -> str:
     """Escape a plain text, so that Discord shows each character; unchanged if that would be too long."""
-    escaped = plain(text)
+    escaped = escape_markdown(text)
     return escaped if len(escaped) <= TEXT_CHARS else text
 
 

@@ -18,7 +18,7 @@ _MARK = re.compile(
 )
 
 
-def plain(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Escape a plain text so that Discord's Markdown shows each character."""
     return _MARK.sub(lambda mark: re.sub(r"(\S)", r"\\\1", mark[0]), text)
 

@@ -23,7 +23,7 @@ from claw import (
 )
 from claw_provider_sdk import new_call_id, provider_error, read_call, unreadable_call
 
-from claw_google.refusal import refused
+from claw_google.refusal import refusal_error
 from claw_google.request import wire_name
 
 _STOPS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "length"}
@@ -66,7 +66,7 @@ class GeminiParser:
         if not data:
             return
         if data.get("error"):
-            raise refused(self._model, data, 200, {})
+            raise refusal_error(self._model, data, 200, {})
         self._usage = data.get("usageMetadata") or self._usage
         feedback = data.get("promptFeedback") or {}
         if blocked := feedback.get("blockReason"):

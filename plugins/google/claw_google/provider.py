@@ -27,7 +27,7 @@ from claw_provider_sdk import (
 from claw_google import prices, thinking
 from claw_google.answer import GeminiParser
 from claw_google.config import GoogleConfig, GoogleModelConfig
-from claw_google.refusal import refused
+from claw_google.refusal import refusal_error
 from claw_google.request import GeminiTurns, answer_tokens, body
 
 DEFAULT_URL = "https://generativelanguage.googleapis.com"
@@ -118,7 +118,7 @@ class Google(VendorProvider):
             return (await raw._async_request_once(wire, stream=True)).response_stream
         except errors.APIError as error:
             answer = error.response
-            raise refused(
+            raise refusal_error(
                 f"{self.name}/{model}", decoded_body(answer.content), answer.status_code, answer.headers
             ) from None
         except UnicodeDecodeError:  # the SDK decodes the body of an error, whatever it is

@@ -31,7 +31,7 @@ _PLACE_WORDS = ("location is not supported",)
 _CREDIT_WORDS = ("credits are depleted", "billing account", "enable billing")
 
 
-def refused(service: str, body: Any, status: int, headers: Mapping[str, str]) -> ProviderError:
+def refusal_error(service: str, body: Any, status: int, headers: Mapping[str, str]) -> ProviderError:
     """Return the error for an error body.
 
     :param body: parsed JSON, or text.

@@ -68,7 +68,7 @@ class Notes:
                 data = file.read(MOST_BYTES)
         except OSError:
             return None
-        return plain(data)
+        return decode_note(data)
 
     def place(self, path: str) -> str:
         """Return the path of a note, as ``look`` names it, for a path that a model wrote.
@@ -101,7 +101,7 @@ def is_note(path: str) -> bool:
     )
 
 
-def plain(data: bytes) -> str:
+def decode_note(data: bytes) -> str:
     """Decode the bytes of a note."""
     return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 

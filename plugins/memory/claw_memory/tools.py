@@ -59,7 +59,7 @@ def memory_tools(memories: Memories) -> tuple[Tool, Tool]:
     @tool(effects="none", results="marked", parameters=_GET)
     def memory_get(context: ToolContext, path: str, lines: int | None = None, **more: Any) -> str:
         """Read lines of MEMORY.md or memory/*.md."""
-        from claw_memory.notes import plain
+        from claw_memory.notes import decode_note
 
         notes = memories.of(context.agent).notes
         place = notes.place(path)
@@ -69,7 +69,7 @@ def memory_tools(memories: Memories) -> tuple[Tool, Tool]:
                 path=place,
             )
         try:
-            text = plain(context.files.read(str(notes.own / place)))
+            text = decode_note(context.files.read(str(notes.own / place)))
         except FenceError:
             if (notes.own / place).exists():
                 raise

@@ -22,7 +22,7 @@ from claw import (
 )
 from claw_provider_sdk import STREAM_DONE, limit_reason, provider_error, read_call
 
-from claw_mistral.refusal import refused
+from claw_mistral.refusal import refusal_error
 
 _STOPS = {"stop": "stop", "tool_calls": "tool_use", "length": "length", "model_length": "length"}
 _NO_ID = ("", "null")
@@ -73,7 +73,7 @@ class MistralParser:
             self.done = True
             return
         if data.get("error") or data.get("object") == "error" or name == "error":
-            raise refused(self._model, data, 200, {})
+            raise refusal_error(self._model, data, 200, {})
         self._usage = data.get("usage") or self._usage
         for choice in data.get("choices") or ():
             if choice.get("index", 0) == 0:

@@ -24,7 +24,7 @@ from claw_provider_sdk import (
 from claw_mistral import models, prices
 from claw_mistral.answer import MistralParser
 from claw_mistral.config import MistralConfig, MistralModelConfig
-from claw_mistral.refusal import refused
+from claw_mistral.refusal import refusal_error
 from claw_mistral.request import MistralMessages, body
 
 DEFAULT_URL = "https://api.mistral.ai"
@@ -84,7 +84,7 @@ class Mistral(VendorProvider):
             answer = await self._post(client, request.credential, content)
             if answer.status_code != 200:
                 said = decoded_body(await answer.aread())
-                raise refused(f"{self.name}/{request.model}", said, answer.status_code, answer.headers)
+                raise refusal_error(f"{self.name}/{request.model}", said, answer.status_code, answer.headers)
             return answer
 
         return stream_answer(

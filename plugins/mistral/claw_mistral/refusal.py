@@ -11,7 +11,7 @@ from claw import ProviderError
 from claw_provider_sdk import failure_said, provider_error
 
 
-def refused(service: str, body: Any, status: int, headers: Mapping[str, str]) -> ProviderError:
+def refusal_error(service: str, body: Any, status: int, headers: Mapping[str, str]) -> ProviderError:
     """Return the error for an error body.
 
     :param body: parsed JSON, or text.

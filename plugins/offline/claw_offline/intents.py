@@ -125,7 +125,7 @@ _FLAGS = re.IGNORECASE | re.ASCII | re.DOTALL
 
 def intents_in(text: str) -> tuple[Intent, ...]:
     """Parse the intents of ``text``, in order, without duplicates; none for a very long text."""
-    rest, found = plain(text), list[tuple[int, Intent]]()
+    rest, found = without_envelope(text), list[tuple[int, Intent]]()
     if len(rest) > _MAX_CHARS:
         return ()
     lower = rest.lower()
@@ -165,7 +165,7 @@ def _clause_intents(clause: str, reads: bool) -> Iterator[Intent]:
         yield Intent("ls", (("path", folder["en"] or folder["zh"]),) if folder else ())
 
 
-def plain(text: str) -> str:
+def without_envelope(text: str) -> str:
     """Return the person's text without the envelope that a channel adds (spec/runtime.md A)."""
     text = re.sub(r"^## Inbound Context[^\n]*\n.*?```json\n.*?\n```\s*", "", text, flags=re.S | re.M)
     text = re.sub(r"^[^\n]*\(untrusted[^\n]*\):\n```json\n.*?\n```\s*", "", text, flags=re.S | re.M)

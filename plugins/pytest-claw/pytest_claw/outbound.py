@@ -24,7 +24,10 @@ class OutboundChecks(ChannelSuiteBase):
             async with on.running():
                 receipts = [await on.send(piece, f"key:{at}") for at, piece in enumerate(pieces)]
                 shown = await on.shown()
-            assert max(units(message, on.channel.limits) for message in shown) <= on.channel.limits.text_chars
+            assert (
+                max(length_at_service(message, on.channel.limits) for message in shown)
+                <= on.channel.limits.text_chars
+            )
             assert words(shown) == words([text]), "words were lost or halved"
             assert [len(receipt.message_ids) for receipt in receipts] == [1] * len(pieces)
             assert len(shown) == len(pieces) == len({receipt.message_ids for receipt in receipts})
@@ -159,12 +162,12 @@ def long_text(limits: ChannelLimits) -> str:
         for number in count()
     )
     text = ""
-    while units(text, limits) < limits.text_chars * 5 // 2:
+    while length_at_service(text, limits) < limits.text_chars * 5 // 2:
         text += " ".join(next(made) for _ in range(16)) + " "
     return text.strip()
 
 
-def units(text: str, limits: ChannelLimits) -> int:
+def length_at_service(text: str, limits: ChannelLimits) -> int:
     """Return the length of a message, as its service counts."""
     return len(text.encode("utf-16-le")) // 2 if limits.utf16 else len(text)
 

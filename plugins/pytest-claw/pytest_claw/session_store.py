@@ -43,7 +43,7 @@ class SessionStoreSuite(HookSuite):
     def test_the_next_turn_reads_what_was_written(self, subject: Any) -> None:
         async def two_turns(store: Any) -> None:
             await written(store, KEY)
-            assert await read(store, KEY) == MESSAGES
+            assert await stored_messages(store, KEY) == MESSAGES
 
         self.used(subject, two_turns)
 
@@ -55,7 +55,7 @@ class SessionStoreSuite(HookSuite):
             await written(store, KEY)
 
         async def second(store: Any) -> None:
-            assert await read(store, KEY) == MESSAGES
+            assert await stored_messages(store, KEY) == MESSAGES
 
         self.used(subject, first)
         self.used(self.make(tmp_path), second)
@@ -63,9 +63,9 @@ class SessionStoreSuite(HookSuite):
     def test_two_conversations_do_not_mix(self, subject: Any) -> None:
         async def both(store: Any) -> None:
             await written(store, KEY)
-            assert await read(store, OTHER) == (), "a conversation shows the messages of another"
+            assert await stored_messages(store, OTHER) == (), "a conversation shows the messages of another"
             await written(store, OTHER)
-            assert await read(store, KEY) == MESSAGES
+            assert await stored_messages(store, KEY) == MESSAGES
 
         self.used(subject, both)
 
@@ -78,7 +78,7 @@ class SessionStoreSuite(HookSuite):
             assert session.messages == (), "the new session is not empty"
             assert session.id != before, "the new session has the id of the old one"
             session.release()
-            assert await read(store, KEY) == (), "the old messages came back"
+            assert await stored_messages(store, KEY) == (), "the old messages came back"
 
         self.used(subject, reset)
 
@@ -105,7 +105,7 @@ async def written(store: Any, key: str) -> None:
     session.release()
 
 
-async def read(store: Any, key: str) -> tuple[Message, ...]:
+async def stored_messages(store: Any, key: str) -> tuple[Message, ...]:
     """Return the messages of a session as a turn sees them."""
     session = await store.open(key, AGENT)
     messages: tuple[Message, ...] = session.messages

@@ -135,7 +135,7 @@ class BotApi:
                 return await self._request(method, seconds, **sent)
         except TelegramError as why:
             if why.status == 429 and why.retry_after_seconds is not None:
-                self._pacer.refused(params, why.retry_after_seconds)
+                self._pacer.record_refusal(params, why.retry_after_seconds)
             raise
 
     async def _request(self, method: str, seconds: float, **sent: Any) -> Any:

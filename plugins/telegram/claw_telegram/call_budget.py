@@ -135,7 +135,7 @@ class CallBudget:
             window.times.append(now)
         return call
 
-    def refused(self, chat: str, seconds: float, now: float) -> None:
+    def record_refusal(self, chat: str, seconds: float, now: float) -> None:
         """Close a chat for the time that a 429 names; close all when several chats are refused at a time."""
         known = self._known(chat, now)
         known.closed = max(known.closed, now + seconds)

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from claw_telegram.fake_html import CannotParse, parse, units
+from claw_telegram.fake_html import CannotParse, parse, utf16_units
 from claw_telegram.fake_http import FakeHttpRequest, answer, read_request
 from claw_telegram.fake_updates import FakeRefusal, Updates
 
@@ -313,7 +313,7 @@ class FakeTelegram:
             except CannotParse as why:
                 raise FakeRefusal(400, f"Bad Request: can't parse entities: {why}") from None
             text, entities = parsed.text, parsed.entities
-        if units(text) > most:
+        if utf16_units(text) > most:
             raise FakeRefusal(
                 400, f"Bad Request: {'message is' if name == 'text' else 'message caption is'} too long"
             )

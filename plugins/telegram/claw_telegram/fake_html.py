@@ -26,7 +26,7 @@ class Parsed:
     entities: list[dict[str, Any]]
 
 
-def units(text: str) -> int:
+def utf16_units(text: str) -> int:
     """Return the number of UTF-16 code units."""
     return len(text.encode("utf-16-le")) // 2
 
@@ -48,13 +48,13 @@ def parse(html: str) -> Parsed:
             raise CannotParse(f'Unsupported start tag "{name}" at byte offset {where}')
         if not closes:
             _check_nesting(name, [kind for _, kind, _, _ in open_tags], where)
-            open_tags.append((name, _TAGS[name], units(text), more))
+            open_tags.append((name, _TAGS[name], utf16_units(text), more))
         elif not open_tags or open_tags[-1][0] != name:
             expected = f', expected "</{open_tags[-1][0]}>"' if open_tags else ""
             raise CannotParse(f'Unexpected end tag at byte offset {where}{expected}, found "</{name}>"')
         else:
             _, kind, offset, attributes = open_tags.pop()
-            entities += _entity(kind, offset, units(text) - offset, attributes)
+            entities += _entity(kind, offset, utf16_units(text) - offset, attributes)
     text += unescape(html[end:])
     if open_tags:
         raise CannotParse(f'Can\'t find end tag corresponding to start tag "{open_tags[-1][0]}"')
@@ -87,12 +87,12 @@ def _entity(kind: str, offset: int, length: int, attributes: str) -> list[dict[s
 
 def _trimmed(text: str, entities: list[dict[str, Any]]) -> Parsed:
     """Strip white space at both ends and shift the entities."""
-    cut = units(text) - units(text.lstrip())
+    cut = utf16_units(text) - utf16_units(text.lstrip())
     text = text.strip()
     kept = []
     for one in entities:
         start = max(one["offset"] - cut, 0)
-        stop = min(one["offset"] + one["length"] - cut, units(text))
+        stop = min(one["offset"] + one["length"] - cut, utf16_units(text))
         if stop > start:
             kept.append(one | {"offset": start, "length": stop - start})
     return Parsed(text, sorted(kept, key=lambda one: (one["offset"], -one["length"])))

@@ -87,10 +87,10 @@ class Pacer:
         finally:
             call.end(self._clock.monotonic())
 
-    def refused(self, params: Mapping[str, Any], seconds: float) -> None:
+    def record_refusal(self, params: Mapping[str, Any], seconds: float) -> None:
         """Obey a 429."""
         if chat := chat_of(params):
-            self._budget.refused(chat, seconds, self._clock.monotonic())
+            self._budget.record_refusal(chat, seconds, self._clock.monotonic())
             self._allowed.pop(chat, None)
 
     def _allowed_before(self, chat: str) -> CountedCall | None:

@@ -41,15 +41,15 @@ def render(text: str) -> str:
 @lru_cache(maxsize=256)
 def length(text: str) -> int:
     """Return the length that Telegram counts: UTF-16 units of the visible text."""
-    return sum(units(piece) for piece, _ in _trimmed(runs(text)))
+    return sum(utf16_units(piece) for piece, _ in _trimmed(runs(text)))
 
 
-def seen(text: str) -> str:
+def visible_text(text: str) -> str:
     """Return the visible text of Markdown, without its formatting."""
     return "".join(piece for piece, _ in runs(text))
 
 
-def units(text: str) -> int:
+def utf16_units(text: str) -> int:
     """Return the number of UTF-16 code units, the unit of every length and offset at Telegram."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 

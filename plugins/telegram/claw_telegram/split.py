@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from claw_telegram.render import length, seen, units
+from claw_telegram.render import length, utf16_units, visible_text
 
 LIMIT = 4096
 """Length limit of one message, in UTF-16 units: https://core.telegram.org/bots/api#sendmessage."""
@@ -43,12 +43,12 @@ def split(text: str, limit: int = LIMIT) -> tuple[str, ...]:
     found: list[str] = []
     rest = _strip_blank_lines(text)
     while rest:
-        if units(rest) <= limit and length(rest) <= limit:
+        if utf16_units(rest) <= limit and length(rest) <= limit:
             found.append(rest)
             break
         piece, rest = _cut_first(rest, limit)
         found.append(piece)
-    return tuple(piece for piece in found if seen(piece).strip())
+    return tuple(piece for piece in found if visible_text(piece).strip())
 
 
 def _cut_first(text: str, limit: int) -> tuple[str, str]:
@@ -56,10 +56,10 @@ def _cut_first(text: str, limit: int) -> tuple[str, str]:
     tried = limit
     while True:
         cut = _find_cut(text, tried)
-        if units(cut.reopen) + units(cut.close) > limit * 2 // 3:  # more markup than content
+        if utf16_units(cut.reopen) + utf16_units(cut.close) > limit * 2 // 3:  # more markup than content
             cut = _Cut(cut.at, cut.after)
         piece = text[: cut.at].rstrip() + cut.close
-        if tried <= 8 or (units(piece) <= limit and length(piece) <= limit):
+        if tried <= 8 or (utf16_units(piece) <= limit and length(piece) <= limit):
             break
         tried = tried * 3 // 4  # padded table columns or reopened markup need the space
     rest = _strip_blank_lines(text[cut.after :])
@@ -76,7 +76,9 @@ def _cut_first(text: str, limit: int) -> tuple[str, str]:
 def _find_cut(text: str, limit: int) -> _Cut:
     """Return the best cut such that the part before it takes at most ``limit`` units."""
     most = _prefix_length(text, limit)
-    lines = [cut for cut in _line_ends(text, most) if units(text[: cut.at]) + units(cut.close) <= limit]
+    lines = [
+        cut for cut in _line_ends(text, most) if utf16_units(text[: cut.at]) + utf16_units(cut.close) <= limit
+    ]
     low = most // 2
     between = [
         cut for cut in lines if not cut.reopen and cut.at >= low and text[cut.at : cut.at + 2] == "\n\n"
@@ -94,7 +96,7 @@ def _find_cut(text: str, limit: int) -> _Cut:
         )
     inside = _inline_cut(text, most)
     if inside.reopen:
-        end = _prefix_length(text, limit - units(inside.close))
+        end = _prefix_length(text, limit - utf16_units(inside.close))
         return _Cut(end, end, inside.close, inside.reopen) if end > len(inside.reopen) else _Cut(most, most)
     blanks = [
         _Cut(hit.start(), hit.end())
@@ -115,7 +117,7 @@ def _cut_before_block(text: str, lines: list[_Cut], most: int, limit: int) -> _C
     start = outside[-1].after
     later = (cut.at for cut in _line_ends(text[start:], len(text) - start) if not cut.reopen)
     block_ends = next(later, len(text) - start)
-    return outside[-1] if units(text[start : start + block_ends]) <= limit else None
+    return outside[-1] if utf16_units(text[start : start + block_ends]) <= limit else None
 
 
 def _line_ends(text: str, most: int) -> Iterator[_Cut]:
@@ -182,7 +184,7 @@ def _balanced_cut(text: str, cut: _Cut, closers: tuple[str, ...]) -> _Cut | None
 
 def _visible_text(text: str) -> str:
     """Return the visible text without white space."""
-    return "".join(seen(text).split())
+    return "".join(visible_text(text).split())
 
 
 def _prefix_length(text: str, limit: int) -> int:

@@ -111,7 +111,7 @@ def refusal(words: Sequence[str], settings: Any, real: Callable[[str], str]) -> 
     word, path = words[0], real(words[0])
     if _is_exact_entry(words, path, settings):
         return None
-    if not any(_entry_matches(entry, word, path, settings) for entry in names(settings)):
+    if not any(_entry_matches(entry, word, path, settings) for entry in allowed_names(settings)):
         is_filter = word in settings.safe_bins and is_trusted(path, settings)
         return _filter_refusal(words) if is_filter else _not_listed(word, path, settings)
     called = {word.rsplit("/", 1)[-1], path.rsplit("/", 1)[-1]}
@@ -141,7 +141,7 @@ def is_trusted(path: str, settings: Any) -> bool:
     )
 
 
-def names(settings: Any) -> Sequence[str]:
+def allowed_names(settings: Any) -> Sequence[str]:
     """Return the bare names and patterns of ``tools.exec.allow``, or the defaults."""
     allow = settings.allow if "allow" in settings.model_fields_set else SCRIPTS
     return [entry for entry in allow if isinstance(entry, str)]
@@ -185,7 +185,7 @@ def _not_listed(word: str, path: str, settings: Any) -> ToolError:
         where="tools.exec.allow",
         fix="An operator can add {program} there; these run already: {known}",
         program=word,
-        known=", ".join(sorted({*READERS, *settings.safe_bins, *names(settings)})),
+        known=", ".join(sorted({*READERS, *settings.safe_bins, *allowed_names(settings)})),
     )
 
 

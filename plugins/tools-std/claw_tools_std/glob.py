@@ -106,7 +106,7 @@ def only(glob: str | None) -> GlobSelection:
     return GlobSelection((rule,) if rule else ())
 
 
-def seen(
+def files_to_search(
     folder: str,
     wanted: GlobSelection,
     entries: Callable[[str], Any],

@@ -78,7 +78,7 @@ def find(context: ToolContext, pattern: str, path: str | None = None, limit: int
     budget = SearchBudget(max(limit or 500, 1))
     top = _normalized(path or ".")
     lines: list[str] = []
-    for below, _ in globs.seen(
+    for below, _ in globs.files_to_search(
         top, globs.only(pattern), context.files.entries, context.files.read, budget.go_on
     ):
         if budget.matches <= 0 or budget.chars <= 0:
@@ -135,7 +135,7 @@ def _texts(
     if files.stat(top).kind == "file":
         yield top, files.read(top, MOST_FILE_BYTES)
         return
-    for below, _ in globs.seen(top, wanted, files.entries, files.read, budget.go_on):
+    for below, _ in globs.files_to_search(top, wanted, files.entries, files.read, budget.go_on):
         shown = posixpath.join("" if top == "." else top, below)
         try:
             data = files.read(shown, MOST_FILE_BYTES)

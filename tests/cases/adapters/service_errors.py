@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from claw_google.refusal import refused as refused_by_google
-from claw_mistral.refusal import refused as refused_by_mistral
+from claw_google.refusal import refusal_error as refused_by_google
+from claw_mistral.refusal import refusal_error as refused_by_mistral
 from claw_provider_sdk.errors import failure_said
 
 FUNCTIONS = (
     "claw_provider_sdk.errors:failure_said",
-    "claw_google.refusal:refused",
-    "claw_mistral.refusal:refused",
+    "claw_google.refusal:refusal_error",
+    "claw_mistral.refusal:refusal_error",
 )
 UNUSED = {"source": "the page on which the error stands"}
 

@@ -11,7 +11,7 @@ from claw_discord import outbound
 from claw_discord.chats import DiscordChat, DiscordChats
 from claw_discord.inbound import DiscordBot, id_at, readable, sent_at, to_inbound
 from claw_discord.read_positions import ReadPositions
-from claw_discord.rendering import plain, render
+from claw_discord.rendering import escape_markdown, render
 from claw_testing import bench
 from hypothesis import given, strategies as st
 from plugins.discord.living import says
@@ -174,8 +174,11 @@ class TestWriting:
         assert render("### three\n#### four ####") == "### three\n**four**"
 
     def test_a_text_that_is_no_markdown_is_shown_letter_for_letter(self) -> None:
-        assert plain("**/*.md _or_ a_b `x` ~~y~~ <@1>") == r"\*\*/\*.md \_or\_ a_b \`x\` \~\~y\~\~ \<@1>"
-        assert plain("# one\n> two #3 > 4") == "\\# one\n\\> two #3 > 4"
+        assert (
+            escape_markdown("**/*.md _or_ a_b `x` ~~y~~ <@1>")
+            == r"\*\*/\*.md \_or\_ a_b \`x\` \~\~y\~\~ \<@1>"
+        )
+        assert escape_markdown("# one\n> two #3 > 4") == "\\# one\n\\> two #3 > 4"
 
     @given(st.text(alphabet=st.sampled_from("|-: ab\n`#*~"), max_size=80))
     def test_rendering_twice_changes_nothing_more(self, text: str) -> None:

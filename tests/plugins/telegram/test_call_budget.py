@@ -101,8 +101,8 @@ def test_a_refused_chat_is_closed_for_the_time_of_the_refusal_and_no_other_is(
     seconds: float, later: float, kind: CallKind
 ) -> None:
     budget = CallBudget()
-    budget.refused("1", seconds, 5.0)
-    budget.refused("1", seconds / 2, 5.0)
+    budget.record_refusal("1", seconds, 5.0)
+    budget.record_refusal("1", seconds / 2, 5.0)
     wait = budget.wait("1", kind, 5.0 + later)
     assert abs(wait - max(0.0, seconds - later)) < 1e-6
     assert budget.wait("2", kind, 5.0 + later) == 0
@@ -112,7 +112,7 @@ def test_a_refused_chat_is_closed_for_the_time_of_the_refusal_and_no_other_is(
 def test_several_chats_that_are_refused_at_a_time_close_the_bot(chats: list[str]) -> None:
     budget = CallBudget()
     for at, chat in enumerate(chats):
-        budget.refused(chat, 3.0, at / 10)
+        budget.record_refusal(chat, 3.0, at / 10)
     is_closed = budget.wait("another", "post", len(chats) / 10) > 0
     assert is_closed == (len(set(chats)) >= 3)
 
@@ -120,7 +120,7 @@ def test_several_chats_that_are_refused_at_a_time_close_the_bot(chats: list[str]
 def test_chats_that_are_refused_one_after_another_close_no_other() -> None:
     budget = CallBudget()
     for at, chat in enumerate(CHATS):
-        budget.refused(chat, 300.0, at * 0.6)
+        budget.record_refusal(chat, 300.0, at * 0.6)
     assert budget.wait("another", "post", 4.0) == 0
 
 

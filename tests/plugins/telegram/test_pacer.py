@@ -46,7 +46,7 @@ async def test_a_wait_that_is_given_up_leaves_its_place_to_the_next() -> None:
 
 async def test_inside_a_call_the_wait_is_short_and_the_error_says_when_to_come_again() -> None:
     pacer = Pacer()
-    pacer.refused({"chat_id": 1}, 60)
+    pacer.record_refusal({"chat_id": 1}, 60)
     with pytest.raises(DeliveryError) as waits:
         async with pacer.call("editMessageText", {"chat_id": 1}):
             pytest.fail("it was made")

@@ -2,7 +2,7 @@
 
 import pytest
 from claw_telegram.fake_html import parse
-from claw_telegram.render import length, render, units
+from claw_telegram.render import length, render, utf16_units
 from claw_telegram.split import LIMIT, split
 from hypothesis import given, settings, strategies as st
 
@@ -74,14 +74,14 @@ def test_markdown_becomes_html(markdown: str, html: str) -> None:
 def test_whatever_the_markdown_the_html_is_one_that_telegram_takes_and_as_long_as_we_say(
     markdown: str,
 ) -> None:
-    assert units(parse(render(markdown)).text) == length(markdown)
+    assert utf16_units(parse(render(markdown)).text) == length(markdown)
 
 
 @settings(max_examples=150, deadline=None)
 @given(MARKDOWN, st.integers(30, 70))
 def test_every_piece_fits_and_is_html_that_telegram_takes(markdown: str, limit: int) -> None:
     for piece in split(markdown, limit):
-        assert 0 < length(piece) <= limit and units(piece) <= limit
+        assert 0 < length(piece) <= limit and utf16_units(piece) <= limit
         parse(render(piece))
 
 
