@@ -365,6 +365,7 @@ from claw.storage.clock import (
 )
 from claw.storage.database import (
     Database as Database,
+    read_only_address as read_only_address,
 )
 from claw.storage.files import (
     SYSTEM_DISK as SYSTEM_DISK,
@@ -373,8 +374,8 @@ from claw.storage.files import (
     archive_results as archive_results,
     cannot_write as cannot_write,
     dated_name as dated_name,
-    delete_older as delete_older,
     delete_results as delete_results,
+    home_problem as home_problem,
     lock_holder as lock_holder,
     make_folder as make_folder,
     replace_file as replace_file,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -114,12 +115,17 @@ def is_ready(home: Home) -> bool:
 
 
 class Running:
-    """``claw gateway run`` in the foreground."""
+    """``claw gateway run`` in the foreground.
 
-    def __init__(self, home: Home, *words: str, **environ: str) -> None:
+    :param descriptors: its limit of open files; 0 = that of this process.
+    """
+
+    def __init__(self, home: Home, *words: str, descriptors: int = 0, **environ: str) -> None:
+        limit = (descriptors, descriptors)
         self.process = subprocess.Popen(
             **home.command("gateway", "run", *words, **environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True,
+            preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit)) if descriptors else None,  # noqa: PLW1509
         )  # fmt: skip
         self.home = home
 

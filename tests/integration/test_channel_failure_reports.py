@@ -54,6 +54,16 @@ def test_the_check_of_the_file_says_so_too_for_each_account(tmp_path, name):
     assert not any("home" in key or "off" in key for key in keys)
 
 
+def test_a_wrong_name_of_a_channel_is_answered_with_the_right_one_and_no_package(tmp_path):
+    machine = Machine(tmp_path)
+    machine.configured(json.dumps({"channels": {"telegrem": {"botToken": "1:x"}}}), "config.json")
+    for words in (("channels", "list"), ("channels", "status"), ("gateway", "status")):
+        said = machine.claw(*words)
+        assert "claw-telegrem" not in said.out + said.err
+        if words[1] == "list":
+            assert "Did you mean telegram?" in said.out
+
+
 async def test_a_port_that_is_taken_is_in_the_log_at_the_first_try(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         config = {"channels": {"http": {}}, "gateway": {"port": taken.getsockname()[1]}}

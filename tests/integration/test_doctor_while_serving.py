@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 
 import pytest
 from claw_admin.doctor.checks import disk_findings
@@ -38,8 +39,22 @@ def test_a_disk_that_is_full_is_wrong(tmp_path, disk, said):
 def test_a_home_that_cannot_be_written_is_wrong(home):  # noqa: F811
     home.home.chmod(0o500)
     [one] = [one for one in found(home, plain=True) if one["kind"] == "disk"]
-    assert one["grave"] and one["problem"] == "cannot be written"
+    assert one["grave"] and one["problem"] == "it is read-only"
     home.home.chmod(0o700)
+
+
+def test_a_gateway_that_may_open_few_files_says_so_in_every_status(home):  # noqa: F811
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    home.with_channel()
+    few = "it may open only 200 files, so at most 25 turns run at once"
+    with Running(home, descriptors=200):
+        [one] = [one for one in found(home) if one["kind"] == "files"]
+        assert (one["about"], one["problem"], one["grave"]) == ("gateway", few, False)
+        for words in (("gateway", "status"), ("channels", "status")):
+            said = home.claw(*words)
+            assert (said.code, f"gateway: {few}. raise the limit" in said.out + said.err) == (0, True)
+            assert home.claw(*words, "--json").code == 0
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
 
 
 def test_a_channel_of_the_running_gateway_that_does_not_receive_is_reported(home):  # noqa: F811

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from claw.cli.main import app
+from claw.contracts.errors import ClawError
 from claw.contracts.messages import Sender
 from claw.storage.database import Database
 from claw_gateway.pairing import Pairing
@@ -84,17 +85,18 @@ def test_who_was_denied_waits_no_more(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "says", "code"),
     [
-        (("approve", "AAAAAAAA"), "no pending request has the code AAAAAAAA"),
-        (("deny", "AAAAAAAA"), "no pending request has the code AAAAAAAA"),
-        (("approve", " - "), "the code is blank"),
-        (("forget", "7"), "7 has no channel"),
-        (("forget", "telegram:7"), "telegram:7 is not paired"),
+        (("approve", "AAAAAAAA"), "no pending request has the code AAAAAAAA", 1),
+        (("deny", "AAAAAAAA"), "no pending request has the code AAAAAAAA", 1),
+        (("approve", " - "), "the code is blank", 2),
+        (("forget", "7"), "7 has no channel", 2),
+        (("forget", "telegram:7"), "telegram:7 is not paired", 2),
     ],
 )
-def test_what_cannot_be_is_said(home: Path, words: tuple[str, str], says: str) -> None:
+def test_what_cannot_be_is_said(home: Path, words: tuple[str, str], says: str, code: int) -> None:
     answer = claw("pairing", *words)
+    assert isinstance(answer.exception, ClawError) and answer.exception.exit_code == code
     assert says in str(answer.exception)
 
 

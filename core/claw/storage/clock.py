@@ -47,7 +47,6 @@ def local_time(at: float, now: float) -> str:
 
 
 SYSTEM_CLOCK = Clock()
-DAY_SECONDS = 86_400.0
 
 
 class DailyTask:
@@ -60,7 +59,7 @@ class DailyTask:
     def due(self) -> bool:
         """Return true if the task is due, and count it as done."""
         now = self._clock.now()
-        if self._done is not None and 0 <= now - self._done < DAY_SECONDS:
+        if self._done is not None and 0 <= now - self._done < 86_400:
             return False
         self._done = now
         return True

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 
-from claw.storage.files import SYSTEM_DISK, UNKNOWN_CAUSE, Disk, cannot_write
+from claw.storage.files import SYSTEM_DISK, UNKNOWN_CAUSE, Disk, cannot_write, home_problem
 
 _CACHE_SECONDS, _CACHE_MAX = 1.0, 1000  # age and number of cached query results
 _NO_DATABASE = (
@@ -170,11 +170,12 @@ class Database:
 
     @contextmanager
     def _using(self) -> Iterator["sqlite3.Connection"]:
+        import sqlite3
+
         with self._guard:
-            connection = self._open()
             try:
-                yield connection
-            except connection.DatabaseError as refused:
+                yield self._open()
+            except sqlite3.DatabaseError as refused:
                 code = getattr(refused, "sqlite_errorcode", 0) & 0xFF
                 fix = UNKNOWN_CAUSE if code in _OUTSIDE_CAUSES else _MOVE
                 raise ClawError(
@@ -194,6 +195,9 @@ class Database:
         import sqlite3  # 9 ms of CPU that `--version` and `plugins list` need not pay
 
         SYSTEM_DISK.make_folder(self.path.parent)
+        if self.path.exists() and not os.access(self.path.parent, os.W_OK):
+            self._log(str(home_problem(self.path.parent)))
+            return sqlite3.connect(read_only_address(self.path), uri=True, check_same_thread=False)
         try:
             return self._configured(sqlite3.connect(self.path, isolation_level=None, check_same_thread=False))
         except sqlite3.OperationalError as refused:
@@ -216,9 +220,14 @@ class Database:
             self.path.chmod(0o600)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA busy_timeout = 5000")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+def read_only_address(path: Path) -> str:
+    """Return the URI with which SQLite reads a database and writes nothing (sqlite.org, "Read-Only Databases")."""
+    is_frozen = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    return f"{path.as_uri()}?mode=ro{'&immutable=1' if is_frozen else ''}"

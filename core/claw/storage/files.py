@@ -20,6 +20,7 @@ from pathlib import Path
 from claw.contracts.errors import BusyError, ClawError
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 
+LEAST_FREE_MB = 16
 UNKNOWN_CAUSE = "Free some space or correct the permissions of this folder, then try again"
 _PERMISSIONS = "Correct the permissions of this folder, or set CLAW_HOME to one that you can write"
 _FIXES = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Free some space, then try again") | dict.fromkeys(
@@ -146,11 +147,27 @@ def dated_name(path: Path, tag: str, clock: Clock = SYSTEM_CLOCK) -> Path:
     return place
 
 
+def home_problem(home: Path, disk: os.statvfs_result | None = None) -> ClawError | None:
+    """Return the reason why nothing, or little more, can be saved in ``home``.
+
+    :param disk: the figures of the disk, 0 of 0 where its file system does not count; None = read them.
+    :raises OSError: there is no such folder.
+    """
+    disk = disk or os.statvfs(home)
+    left, problem, fix = disk.f_bavail * disk.f_frsize / 2**20, "", "free some space"
+    if not os.access(home, os.W_OK):
+        problem, fix = "it is read-only", "correct its permissions or how it is mounted"
+    elif disk.f_blocks and left < LEAST_FREE_MB:
+        problem = "the disk is almost full: {mb} MB free"
+    elif disk.f_files and not disk.f_favail:
+        problem = "the disk has no space for another file"
+    return ClawError(problem, where=str(home), fix=fix, mb=f"{left:.1f}") if problem else None
+
+
 def cannot_write(path: Path, refused: OSError) -> ClawError:
     """Return an error for people that says why the disk refused."""
-    reason = refused.strerror or str(refused)
     fix = _FIXES.get(refused.errno or 0, UNKNOWN_CAUSE)
-    return ClawError("cannot write: {reason}", where=str(path), fix=fix, reason=reason)
+    return ClawError("cannot write: {reason}", where=str(path), fix=fix, reason=refused.strerror or refused)
 
 
 def cannot_open_session(path: Path, refused: OSError) -> ClawError:
@@ -262,12 +279,9 @@ def lock_holder(path: Path) -> int | None:
         return int(words[0]) if words and words[0].isdigit() else 0
     except OSError:
         return None
-    else:
-        with suppress(OSError):
-            fcntl.flock(fd, fcntl.LOCK_UN)
-        return None
     finally:
-        os.close(fd)
+        os.close(fd)  # frees the lock
+    return None
 
 
 # --- names
@@ -317,11 +331,3 @@ def archive_results(agent_dir: Path, session_key: str, session_id: str) -> None:
 def delete_results(agent_dir: Path, session_id: str) -> None:
     """Delete the results of a session that is deleted."""
     shutil.rmtree(agent_dir / RESULTS / safe_file_name(session_id), ignore_errors=True)
-
-
-def delete_older(folder: Path, oldest: float) -> None:
-    """Delete the files of a folder that were written before ``oldest``, seconds since 1970."""
-    for file in folder.iterdir():
-        with suppress(OSError):
-            if file.stat().st_mtime < oldest:
-                file.unlink()

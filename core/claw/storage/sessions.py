@@ -135,10 +135,8 @@ class Session(BaseSession):
         """End the turn: other processes may write. The last holder's call frees the lock; more calls do
         nothing.
         """
-        if self._holders == 0:
-            return
-        self._holders -= 1
-        if self._holders == 0:
+        holders, self._holders = self._holders, max(0, self._holders - 1)
+        if holders == 1:
             self._release_lock()
             self._sessions.evict_idle(self._sessions.warm)
 

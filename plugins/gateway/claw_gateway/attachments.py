@@ -4,7 +4,7 @@ import asyncio
 import mimetypes
 import re
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,7 +13,6 @@ from claw import Attachment, Channel, ClawError, Inbound, ToolError, t
 from claw.runtime import (
     SYSTEM_CLOCK,
     WorkspaceFiles,
-    delete_older,
     describe_exception,
     make_folder,
     replace_file,
@@ -99,7 +98,7 @@ async def copy_attachments(
             name = PurePosixPath(path).name
             stored = folder / f"{safe_file_name(label)}-{number}"
             make_folder(folder)
-            delete_older(folder, SYSTEM_CLOCK.now() - KEPT_SECONDS)
+            _delete_older(folder, SYSTEM_CLOCK.now() - KEPT_SECONDS)
             replace_file(stored, data)
             mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
             kind = _KINDS.get(mime.partition("/")[0], "file")
@@ -108,3 +107,11 @@ async def copy_attachments(
             text = (why.strerror or describe_exception(why)) if isinstance(why, OSError) else why
             refused.append(t("{path} cannot be sent: {why}", path=path, why=text))
     return tuple(ready), tuple(refused)
+
+
+def _delete_older(folder: Path, oldest: float) -> None:
+    """Delete the files of a folder that were written before ``oldest``, seconds since 1970."""
+    for file in folder.iterdir():
+        with suppress(OSError):
+            if file.stat().st_mtime < oldest:
+                file.unlink()

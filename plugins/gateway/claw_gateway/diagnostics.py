@@ -17,6 +17,7 @@ from claw.runtime import (
 
 from claw_gateway.channel_checks import account_key, channel_findings, unknown_channel_findings
 from claw_gateway.commands.gateway import gateway_data, how_it_ended, is_hung, status_line
+from claw_gateway.process.descriptors import file_shortage
 from claw_gateway.process.report import configured_accounts
 from claw_gateway.process.service import SystemService
 from claw_gateway.process.status import read_status
@@ -60,6 +61,8 @@ def gateway_findings(home: Path, environ: Mapping[str, str]) -> Iterator[Finding
     elif problem := _service_problem(SystemService(home, environ), seen.pid):
         fix = "claw gateway restart" if seen.pid else "claw gateway start"
         yield Finding("gateway", "gateway", problem, fix, grave=False)
+    if few := file_shortage(gateway_data(seen)["files"] or {}):
+        yield few
     for one in gateway_data(seen)["channels"]:
         if one["state"] in ("failed", "waiting"):
             key = account_key(one["channel"], one["account"])

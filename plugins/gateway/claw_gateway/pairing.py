@@ -109,8 +109,8 @@ class Pairing:
     def approve(self, code: str) -> PairingEntry:
         """Pair the person who got ``code``.
 
-        :raises UsageError: no open request has that code.
-        :raises ClawError: too many wrong codes were tried: for a while none is accepted.
+        :raises UsageError: the code is blank.
+        :raises ClawError: no open request has that code; too many wrong codes were tried.
         """
         person = self._request_of(code)
         who = (person.channel, person.account, person.sender)
@@ -136,7 +136,7 @@ class Pairing:
     def deny(self, code: str) -> PairingEntry:
         """Deny the person who got ``code``: they get no new code until this one would have expired.
 
-        :raises UsageError: no open request has that code.
+        :raises UsageError: the code is blank.
         :raises ClawError: too many wrong codes were tried.
         """
         person = self._request_of(code)
@@ -192,7 +192,7 @@ class Pairing:
             ("DELETE FROM pairing_guesses WHERE at_ms <= ?", (recent,)),
             ("INSERT INTO pairing_guesses VALUES (?)", (now,)),
         )
-        raise UsageError(
+        raise ClawError(
             "no pending request has the code {code}",
             fix="claw pairing list shows pending requests; a code is valid for an hour",
             code=_printable(code),

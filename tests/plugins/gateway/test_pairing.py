@@ -71,12 +71,12 @@ def test_a_code_is_good_for_an_hour_and_once(pairing, watch):
     code = pairing.request_code("telegram", "default", ANN)
     watch.seconds += VALID_SECONDS
     assert pairing.pending() == ()
-    with pytest.raises(UsageError, match="no pending request"):
+    with pytest.raises(ClawError, match="no pending request"):
         pairing.approve(code)
     fresh = pairing.request_code("telegram", "default", ANN)
     assert fresh != code
     pairing.approve(fresh)
-    with pytest.raises(UsageError):
+    with pytest.raises(ClawError, match="no pending request"):
         pairing.approve(fresh)
 
 
@@ -99,7 +99,7 @@ def test_who_was_denied_gets_no_code_until_the_hour_is_over(pairing, watch):
     assert pairing.deny(code).sender == "42"
     assert pairing.request_code("telegram", "default", ANN) is None
     assert pairing.pending() == () and pairing.paired("telegram") == frozenset()
-    with pytest.raises(UsageError):
+    with pytest.raises(ClawError, match="no pending request"):
         pairing.approve(code)
     watch.seconds += VALID_SECONDS + 1
     assert pairing.request_code("telegram", "default", ANN) is not None
@@ -121,7 +121,7 @@ def test_a_sender_without_an_id_gets_no_code(pairing, nobody):
 def test_ten_thousand_guesses_hit_nothing_and_block_further_codes_even_for_the_right_code(pairing, watch):
     code = pairing.request_code("telegram", "default", ANN)
     refusals = [refusal_of(pairing, f"{n:08d}") for n in range(10_000)]
-    assert sum(isinstance(why, UsageError) for why in refusals) == WRONG_CODES
+    assert sum("no pending request" in str(why) for why in refusals) == WRONG_CODES
     assert pairing.paired("telegram") == frozenset()
     with pytest.raises(ClawError, match=r"too many wrong codes.*15 minutes"):
         pairing.approve(code)
@@ -143,4 +143,4 @@ def test_a_name_that_a_sender_chose_cannot_steer_the_terminal_that_prints_it(pai
 
 @pytest.mark.parametrize("code", ["", "\ud800", "' OR 1=1 --", "x" * 10_000])
 def test_any_text_may_be_tried_as_a_code(pairing, code):
-    assert isinstance(refusal_of(pairing, code), UsageError)
+    assert isinstance(refusal_of(pairing, code), UsageError) == (code == "")

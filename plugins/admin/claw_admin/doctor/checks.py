@@ -14,9 +14,11 @@ from claw.runtime import (
     PluginState,
     Setup,
     home_of,
+    home_problem,
     load_setup,
     outline_config,
     parse_session,
+    read_only_address,
 )
 
 from claw_admin.doctor.plugin_checks import check_unloaded, name_conflicts, slot_conflicts
@@ -26,7 +28,6 @@ _SECRET_FILES = (
     *("state.db", "state.db-wal", "state.db-shm"),
 )
 _PATTERNS = ("agents/*/auth-profiles.json", "agents/*/sessions/*.jsonl", "logs/*")
-_LEAST_FREE_BYTES = 16 << 20
 
 
 def offline_findings(
@@ -91,28 +92,20 @@ def fix_permissions(finding: Finding) -> str:
 
 
 def disk_findings(home: Path, disk: os.statvfs_result | None = None) -> Iterator[Finding]:
-    """Check that the disk has space left and can be written. File systems that do not count report 0 of 0.
+    """Check that the disk has space left and can be written.
 
     :param disk: the figures of the disk; None = read them.
     """
     try:
-        disk = disk or os.statvfs(home)
+        problem = home_problem(home, disk)
     except OSError:
         place = next(one for one in home.parents if one.exists())
         if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
             why = t("it cannot be created: {place} is no folder or cannot be written", place=place)
             yield Finding(str(home), "disk", why, t("set CLAW_HOME to another folder"))
         return
-    left = disk.f_bavail * disk.f_frsize
-    if not os.access(home, os.W_OK):
-        yield Finding(
-            str(home), "disk", t("cannot be written"), t("correct its permissions or how it is mounted")
-        )
-    elif disk.f_blocks and left < _LEAST_FREE_BYTES:
-        why = t("the disk is almost full: {mb} MB free", mb=f"{left / 2**20:.1f}")
-        yield Finding(str(home), "disk", why, t("free some space"))
-    elif disk.f_files and not disk.f_favail:
-        yield Finding(str(home), "disk", t("the disk has no space for another file"), t("free some space"))
+    if problem:
+        yield Finding(str(home), "disk", problem.problem, problem.fix)
 
 
 def session_findings(home: Path) -> Iterator[Finding]:
@@ -141,7 +134,7 @@ def database_findings(path: Path) -> Iterator[Finding]:
     if not path.exists():
         return
     try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(read_only_address(path), uri=True)) as database:
             [(result,), *_] = database.execute("PRAGMA quick_check").fetchall()
     except sqlite3.DatabaseError as why:
         result = str(why)

@@ -38,14 +38,16 @@ def list_(as_json: AsJson = False) -> None:
 @app.command()
 def status(as_json: AsJson = False) -> None:
     """Show the channels of the running gateway. Exit code 1: no gateway runs, it hangs, or a channel has failed."""
-    from claw_gateway.commands.gateway import config_lines, gateway_data, is_hung, status_line
+    from claw_gateway.commands.gateway import config_lines, gateway_data, is_hung, shortages, status_line
     from claw_gateway.process.status import read_status
 
-    seen = read_status(home_of(os.environ))
+    home = home_of(os.environ)
+    seen = read_status(home)
     facts = gateway_data(seen)
     channels = facts["channels"]
     if as_json:
-        document("channels-status", {name: facts[name] for name in ("running", "pid", "stuck", "channels")})
+        body = {name: facts[name] for name in ("running", "pid", "stuck", "channels")}
+        document("channels-status", {**body, "shortages": shortages(home, facts)})
     else:
         if seen.live_run is None or is_hung(seen):
             typer.echo(f"{t('gateway')}: {status_line(seen)}")
@@ -53,7 +55,7 @@ def status(as_json: AsJson = False) -> None:
             table(*channel_table(channels, seen.now))
         elif seen.live_run:
             typer.echo(t("no channel listens"))
-        for line in config_lines():
+        for line in [*shortages(home, facts), *config_lines()]:
             typer.echo(line, err=True)
     wrong = seen.live_run is None or is_hung(seen) or any(one["state"] == "failed" for one in channels)
     raise typer.Exit(code=1 if wrong else 0)

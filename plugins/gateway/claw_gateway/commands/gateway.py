@@ -3,11 +3,12 @@
 import os
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from claw import ClawError, ConfigError, __version__, t
-from claw.runtime import SYSTEM_CLOCK, AsJson, document, home_of, table
+from claw.runtime import SYSTEM_CLOCK, AsJson, document, home_of, home_problem, table
 
 if TYPE_CHECKING:
     from claw_gateway.process.status import GatewayStatus
@@ -83,12 +84,13 @@ def status(as_json: AsJson = False) -> None:
 
     home = home_of(os.environ)
     seen = read_status(home)
+    facts = gateway_data(seen)
     if as_json:
-        document("gateway-status", {"home": str(home), **gateway_data(seen)})
+        document("gateway-status", {"home": str(home), **facts, "shortages": shortages(home, facts)})
     else:
-        for line in status_lines(seen):
+        for line in [*status_lines(seen), *shortages(home, facts)]:
             typer.echo(line)
-        if channels := gateway_data(seen)["channels"]:
+        if channels := facts["channels"]:
             from claw_gateway.commands.channel_table import channel_table
 
             table(*channel_table(channels, seen.now))
@@ -242,6 +244,7 @@ def gateway_data(seen: "GatewayStatus") -> dict[str, Any]:
         "stuck": is_hung(seen),
         "safe": bool(body.get("safe")),
         "config": body.get("config"),
+        "files": body.get("files"),
         "turns": {name: body.get(name, 0) for name in ("running", "waiting", "owed")},
         "channels": body.get("channels", []),
         "last": None,
@@ -300,6 +303,22 @@ def status_lines(seen: "GatewayStatus") -> list[str]:
             t("turns: {running} running, {waiting} waiting, {owed:reply|replies} to send", **facts["turns"])
         )
     return lines
+
+
+def shortages(home: Path, facts: Mapping[str, Any]) -> list[str]:
+    """Return what the gateway lacks on this machine, as ``claw doctor`` says it: space on the disk, a home that can be
+    written, descriptors.
+
+    :param facts: of :func:`gateway_data`.
+    """
+    from claw_gateway.process.descriptors import file_shortage
+
+    problem = home_problem(home) if home.is_dir() else None
+    few = file_shortage(facts["files"] or {})
+    return [
+        *([str(problem)] if problem else []),
+        *([f"{few.about}: {few.problem}. {few.fix}"] if few else []),
+    ]
 
 
 def how_it_ended(facts: Mapping[str, Any]) -> str:

@@ -1,11 +1,11 @@
 """The health report of a serving process, as one frozen value: its channels, and how much is in progress."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from claw import t
+from claw import nearest, t
 from claw.runtime import DISABLED, LOADED, PluginState, install_hint
 
 if TYPE_CHECKING:  # ``claw gateway status`` needs neither the messages nor the names of secrets
@@ -64,7 +64,7 @@ def configured_accounts(settings: Any, plugin_states: Sequence[PluginState]) -> 
         state, why, fix = (
             "absent",
             t("no installed plugin provides it"),
-            install_hint(name),
+            _channel_fix(name, owners),
         )
         if owner:
             state, why, fix = owner.state, owner.why, owner.fix
@@ -78,6 +78,11 @@ def configured_accounts(settings: Any, plugin_states: Sequence[PluginState]) -> 
                 "channel": name, "account": account, "plugin": owner.id if owner else None,
                 "state": DISABLED if off else state, "why": key, "fix": "" if off else fix,
             }  # fmt: skip
+
+
+def _channel_fix(name: str, known: Iterable[str]) -> str:
+    near = nearest(name, known)
+    return t("Did you mean {near}?", near=near) if near else install_hint(name)
 
 
 def accounts_of(section: Any) -> list[str]:

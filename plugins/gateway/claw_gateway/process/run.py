@@ -25,7 +25,7 @@ from claw.runtime import (
 )
 
 from claw_gateway.process import status
-from claw_gateway.process.descriptors import raise_file_limit
+from claw_gateway.process.descriptors import open_files, raise_file_limit
 from claw_gateway.process.logs import FILE, LogHandler, RotatingLogFile, install_handler, level_number
 from claw_gateway.process.notify import ServiceManager
 from claw_gateway.process.presence import take_gateway_lock
@@ -257,7 +257,7 @@ class Gateway:
                 moment, steady = SYSTEM_CLOCK.monotonic(), status.without_volatile(body)
                 if not self._stop.is_set() and (steady != last or moment - written >= _WRITE_SECONDS):
                     last, written = steady, moment
-                    await asyncio.to_thread(self._write, status.READY, body)
+                    await asyncio.to_thread(self._write, status.READY, {**body, "files": open_files()})
             self._sink.write_counts()
             await asyncio.sleep(_LOOK_SECONDS)
 

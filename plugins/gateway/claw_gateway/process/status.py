@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from claw.runtime import SYSTEM_CLOCK, Clock, Database, local_time
+from claw.runtime import SYSTEM_CLOCK, Clock, Database, local_time, read_only_address
 
 from claw_gateway.process.presence import gateway_pid
 from claw_gateway.process.report import ChannelReport, HealthReport
@@ -141,7 +141,7 @@ def read_status(home: Path, clock: Clock = SYSTEM_CLOCK) -> GatewayStatus:
     path, rows = home / FILE, []
     if path.exists():
         try:
-            with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=2)) as database:
+            with closing(sqlite3.connect(read_only_address(path), uri=True, timeout=2)) as database:
                 query = f"SELECT {_COLUMNS} FROM gateway_runs ORDER BY run DESC LIMIT 1"
                 rows = database.execute(query).fetchall()
         except sqlite3.DatabaseError:
