@@ -22,18 +22,13 @@ FULL_KILLS, FULL_KILLS_EACH = 10_000, 100
 TOGETHER = 6
 SAMPLE_SECONDS = 900  # of a machine that is very busy; alone the sample takes about one minute
 
-BROKEN_SCENES: dict[str, str] = {
-    "telegram killed at the first words": "half_left: the half message of the dead process stays beside the whole answer",
-    "six sends are cut": "lost: the notice about an answer in doubt is sent once, so it can be lost too",
-}
+BROKEN_SCENES: dict[str, str] = {}
 """Scenes in which a promise is broken today, with the reason."""
 BROKEN_LARGE_SCENES: dict[str, str] = {
     "5 % of requests and of responses are lost": "half_left, and lost where a notice is cut too",
     "1000 callers at once": "http_unanswered: not run again since connections wait in the backlog",
 }
 BROKEN_COUNTS: dict[str, str] = {
-    "lost": "notices that are lost; see the scenes",
-    "half_left": "half messages of dead processes stay; see the scenes",
     "repeated_once": "not run again since repeated HTTP calls join their turn",
     "http_unanswered": "a failed turn is an error, also when it is asked for again",
     "doubled": "seen now and then after two kills in one turn",

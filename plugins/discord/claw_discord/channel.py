@@ -26,12 +26,13 @@ from claw import (
     t,
 )
 from claw.runtime import make_folder, replace_file
-from claw_channel_sdk import EditStream, account_fact, split_text
+from claw_channel_sdk import EditStream, SentSearch, account_fact, split_text
 
 from claw_discord import outbound as body
 from claw_discord.client import Connection, ConnectionTimings, label
 from claw_discord.inbound import files_of
 from claw_discord.inbox import ChatMenu, DispatchReader
+from claw_discord.lost_messages import find_sent
 from claw_discord.outbound import DiscordError
 from claw_discord.read_positions import ReadPositions
 from claw_discord.rendering import render
@@ -273,6 +274,10 @@ class DiscordChannel:
         except DiscordError as why:
             if why.code != body.UNKNOWN_MESSAGE:
                 raise
+
+    async def find_sent(self, search: SentSearch) -> tuple[str, ...]:
+        """Return the bot's own messages in a range; see :func:`claw_discord.lost_messages.find_sent`."""
+        return await find_sent(self._connection, await self._channel_of(search.address), search)
 
     async def react(self, address: Address, message_id: str, emoji: str, remove: bool = False) -> None:
         """Add the bot's reaction to a message or remove it; a custom server emoji is ``name:id``."""

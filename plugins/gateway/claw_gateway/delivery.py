@@ -1,23 +1,34 @@
 """Outbox delivery: send every reply that is recorded in the ledger, in order within a chat, chats in parallel.
 
 Each message is recorded in the ledger before it is handed to its channel and after. A message that a crash or a lost
-response leaves between the two records is sent again only where the service drops repeats. Elsewhere its outcome is
-unknown, and the chat and the owner get a notice (window W1 of the plan).
+response leaves between the two records is sent again only where the service drops repeats, or if it is a notice.
+Elsewhere its outcome is unknown, and its chat gets a notice; where the service can find messages of ours
+(``settlement``), the message then takes the place of that notice or of itself.
 """
 
 import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from claw import Address, Channel, DeliveryError, Outbound, Receipt, StreamingReply, t
 from claw.runtime import SYSTEM_CLOCK, Clock, Timeouts, describe_exception, within
 
 from claw_gateway.journal import Journal, PendingReply
+from claw_gateway.outbox_items import (
+    LeftParts,
+    OutboxItem,
+    QueuedReply,
+    SettledMessage,
+    UnexpectedError,
+    UnfinishedReply,
+)
 from claw_gateway.process.failpoint import failpoint
 from claw_gateway.process.report import LOG_CONTEXT, log_context_of
+from claw_gateway.settlement import Settlement, doubt_notice, is_notice, notice_key
+from claw_gateway.settling_outbox import SettlingOutbox
 from claw_gateway.streaming import expected_messages, recover_streamed
 
 TRIES = 8
@@ -26,52 +37,12 @@ UNEXPECTED_ERROR_TRIES = 3
 """Tries for a message whose channel raises an exception outside of the contract: a bug seldom goes away."""
 MAX_AGE_SECONDS = 24 * 3600.0
 """Age after which a pending reply is not sent any more: its reader no longer waits, and an old answer alarms."""
-_UNKNOWN_NOTICE = (
-    "I do not know if my last message arrived here. If one is missing, please ask me for it again."
-)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 
 Log = Callable[[str], None]
 
 
-class _UnexpectedError(DeliveryError):
-    """An exception outside of the contract that a channel raised."""
-
-
-@dataclass
-class _OutgoingMessage:
-    """One message on its way, with the future that waits for its receipt.
-
-    :ivar repeated: a stream may have posted a part of it already: find that part, or mark the next send as a repeat.
-    """
-
-    outbound: Outbound
-    repeated: bool = False
-    receipt: "asyncio.Future[Receipt] | None" = None
-
-
-@dataclass
-class _StreamingReply:
-    """A streaming reply: its writer, the whole text, the ledger rows that it settles, the channel of the writer."""
-
-    writer: StreamingReply
-    whole: Outbound
-    rows: Sequence[Outbound]
-    of: Channel | None
-
-
-@dataclass(frozen=True)
-class _SettledMessage:
-    """A message that gets no more replies: its channel may clear its typing signs."""
-
-    address: Address
-    message_id: str
-
-
-_Item = _OutgoingMessage | _StreamingReply | _SettledMessage
-
-
-class OutboxDelivery:
+class OutboxDelivery(SettlingOutbox):
     """Send replies to channels, one worker for each chat.
 
     :param channel_of: return the channel of an address; None when no channel listens there any more.
@@ -87,7 +58,9 @@ class OutboxDelivery:
     ) -> None:
         self._journal, self._channel_of, self._log = journal, channel_of, log
         self._timeouts, self._clock = timeouts, clock
-        self._chats: dict[Address, deque[_Item]] = {}
+        pauses = (_FIRST_PAUSE, _LONGEST_PAUSE)
+        self._settlement = Settlement(journal, timeouts, _retry_seconds, TRIES, pauses)
+        self._chats: dict[Address, deque[OutboxItem]] = {}
         self._workers: dict[Address, asyncio.Task[None]] = {}
 
     def busy(self, address: Address) -> bool:
@@ -97,7 +70,7 @@ class OutboxDelivery:
     def enqueue(self, replies: Sequence[Outbound], repeated: bool = False) -> None:
         """Send messages that are in the ledger already."""
         for outbound in replies:
-            self._enqueue(outbound.address, _OutgoingMessage(outbound, repeated))
+            self._enqueue(outbound.address, QueuedReply(outbound, repeated))
 
     def finish_reply(
         self, writer: StreamingReply, whole: Outbound, rows: Sequence[Outbound], of: Channel | None = None
@@ -107,12 +80,12 @@ class OutboxDelivery:
         :param of: the channel that made the writer; None = the one that listens now.
         """
         channel = of or self._channel_of(whole.address)
-        self._enqueue(whole.address, _StreamingReply(writer, whole, rows, channel))
+        self._enqueue(whole.address, UnfinishedReply(writer, whole, rows, channel))
 
     def clear_typing(self, address: Address, message_id: str) -> None:
         """Queue a notice to the channel that a message was handled without a turn."""
         if hasattr(self._channel_of(address), "settled"):
-            self._enqueue(address, _SettledMessage(address, message_id))
+            self._enqueue(address, SettledMessage(address, message_id))
 
     async def send_and_wait(self, turn: str, outbound: Outbound) -> Receipt:
         """Record one more message in the ledger, send it, and return its receipt.
@@ -122,27 +95,37 @@ class OutboxDelivery:
         if not self._journal.add_reply(turn, outbound):
             return Receipt()
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._enqueue(outbound.address, _OutgoingMessage(outbound, receipt=receipt))
+        self._enqueue(outbound.address, QueuedReply(outbound, receipt=receipt))
         return await receipt
 
     def recover(self) -> None:
         """Send, at start, what a crash left, unless it is too old, or may have arrived and a repeat would show."""
-        now = self._clock.now()
-        for one in self._journal.pending_replies():
+        now, doubtful = self._clock.now(), set[str]()
+        for one in map(self._in_place, self._journal.pending_replies()):
             age = now - one.owed_at_ms / 1000
             if age > MAX_AGE_SECONDS:
                 self._give_up(one, "expired", t("it waited for more than a day"))
+            elif one.outbound.key in doubtful:
+                continue  # it is sent when the message that it is about is settled
             elif one.sending and not (one.outbound.replaces or self._is_safe_to_repeat(one, age)):
+                if self._can_settle(one.outbound):
+                    doubtful.add(notice_key(one.outbound.key, "doubt"))
+                    self._enqueue(one.outbound.address, QueuedReply(one.outbound, in_doubt=True))
+                    continue
                 if self._may_be_posted(one):  # besides the message whose own outcome is unknown
                     self._journal.mark_sending(one.outbound.key, repeated=True)
                 self._mark_unknown(one.outbound, t("claw stopped while it was being sent"))
             else:
                 is_news = not one.repeated or self._drops_repeats(one.outbound.address)
                 self.enqueue([one.outbound], repeated=is_news and self._may_be_posted(one))
+        oldest_ms = int((now - MAX_AGE_SECONDS) * 1000)
+        for turn, answer in self._journal.ended_with_lost_messages(oldest_ms):
+            self._enqueue(answer.address, LeftParts(turn, answer))
 
     def _is_safe_to_repeat(self, one: PendingReply, age: float) -> bool:
-        """Return true if the service shows it once however often it is sent: it knows the key, or the message to edit."""
-        if self._drops_repeats(one.outbound.address, age):
+        """Return true if the service shows it once however often it is sent: it knows the key, or the message to edit.
+        A notice may be there twice."""
+        if is_notice(one.outbound) or self._drops_repeats(one.outbound.address, age):
             return True
         is_first = one.outbound.key == one.turn and bool(one.outbound.text)
         shown = is_first and self._drops_repeats(one.outbound.address) and self._journal.streamed(one.turn)[0]
@@ -182,13 +165,11 @@ class OutboxDelivery:
         :param notice: send a notice to its chat too, once for each turn.
         """
         turn = self._journal.turn_of(outbound.key)
-        doubt_notice = Outbound(
-            f"{turn}:doubt", outbound.address, t(_UNKNOWN_NOTICE), answers=outbound.answers
-        )
+        about = doubt_notice(outbound, turn)
         # A channel with a bug does not get one more message.
-        notice = notice and not isinstance(why, _UnexpectedError)
-        if notice and outbound.key != doubt_notice.key and self._journal.add_reply(turn, doubt_notice):
-            self.enqueue([doubt_notice])
+        notice = notice and not isinstance(why, UnexpectedError)
+        if notice and outbound.key != about.key and self._journal.add_reply(turn, about):
+            self.enqueue([about])
         self._journal.mark_undeliverable(
             outbound.key, "unknown", t("it is unknown if it arrived: {why}", why=why)
         )
@@ -200,7 +181,7 @@ class OutboxDelivery:
             )
         )
 
-    def _enqueue(self, address: Address, item: _Item) -> None:
+    def _enqueue(self, address: Address, item: OutboxItem) -> None:
         chat = replace(address, thread=None)  # services count per chat
         self._chats.setdefault(chat, deque()).append(item)
         if chat not in self._workers:
@@ -218,20 +199,25 @@ class OutboxDelivery:
                     self._log(
                         t("channel {name} failed: {why}", name=chat.channel, why=describe_exception(broken))
                     )
-                    if isinstance(item, _OutgoingMessage) and item.receipt and not item.receipt.done():
-                        item.receipt.set_exception(broken)
+                    if isinstance(item, QueuedReply):
+                        item.fail(broken)
         finally:  # no await since the last check: a later item gets a new worker
             del self._workers[chat], self._chats[chat]
 
-    async def _process(self, item: _Item) -> None:
-        if isinstance(item, _StreamingReply):
+    async def _process(self, item: OutboxItem) -> None:
+        if isinstance(item, UnfinishedReply):
             await self._finish_reply(item)
-        elif isinstance(item, _OutgoingMessage):
+        elif isinstance(item, QueuedReply) and item.in_doubt:
+            stopped = DeliveryError("claw stopped while it was being sent", outcome_unknown=True)
+            await self._settle_in_doubt(item, stopped)
+        elif isinstance(item, QueuedReply):
             await self._send(item)
+        elif isinstance(item, LeftParts):
+            await self._delete_left_parts(item.turn, item.answer)
         else:
             await self._settle(item)
 
-    async def _settle(self, settled: _SettledMessage) -> None:
+    async def _settle(self, settled: SettledMessage) -> None:
         channel: Any = self._channel_of(settled.address)
         try:
             call = channel.settled(settled.address, settled.message_id)
@@ -242,7 +228,7 @@ class OutboxDelivery:
     def _log_failure(self, address: Address, why: Exception) -> None:
         self._log(t("channel {name} failed: {why}", name=address.channel, why=describe_exception(why)))
 
-    async def _finish_reply(self, reply: _StreamingReply) -> None:
+    async def _finish_reply(self, reply: UnfinishedReply) -> None:
         """Write the final text through the writer; if the service refuses that, send it as separate messages."""
         mark = not self._drops_repeats(reply.whole.address)
         note = not self._drops_repeats(reply.whole.address, MAX_AGE_SECONDS)
@@ -272,7 +258,7 @@ class OutboxDelivery:
                     tries, pause = tries + 1, min(2 * pause, _LONGEST_PAUSE)
             except Exception as why:  # noqa: BLE001 - third-party code
                 self._log_failure(reply.whole.address, why)
-                doubt = _UnexpectedError("{why}", outcome_unknown=True, why=describe_exception(why))
+                doubt = UnexpectedError("{why}", outcome_unknown=True, why=describe_exception(why))
                 break
         if receipt is None:
             await self._send_separately(reply, doubt if mark else None)
@@ -280,25 +266,34 @@ class OutboxDelivery:
         if receipt.repeated and mark:
             self._journal.mark_sending(reply.rows[0].key, repeated=True)
         failpoint("service-took")
+        turn = self._record_posted(reply, receipt.message_ids)
         self._journal.mark_delivered(
             reply.rows[0].key, receipt.message_ids, [row.key for row in reply.rows[1:]]
         )
+        await self._delete_left_parts(turn, reply.rows[0])
 
-    def _channel_was_replaced(self, reply: _StreamingReply) -> bool:
+    def _record_posted(self, reply: UnfinishedReply, message_ids: Sequence[str]) -> str:
+        """Record the messages that the writer posted, and the number of posts whose ids are lost; return the turn."""
+        turn, lost = self._journal.turn_of(reply.rows[0].key), int(getattr(reply.writer, "lost", 0))
+        if lost or self._journal.streamed(turn)[1]:
+            self._journal.record_streamed(turn, message_ids, len(message_ids) + lost)
+        return turn
+
+    def _channel_was_replaced(self, reply: UnfinishedReply) -> bool:
         """Return true if a new configuration replaced the channel of the writer, which may never answer again."""
         return self._channel_of(reply.whole.address) is not reply.of
 
-    def _record_expected_messages(self, reply: _StreamingReply) -> None:
+    def _record_expected_messages(self, reply: UnfinishedReply) -> None:
         """Record how many messages the writer will post, so that a start after a crash knows that they may exist."""
         shown = tuple(reply.writer.shown)
         if (expected := self._count_expected_messages(reply)) > max(1, len(shown)):
             self._journal.record_streamed(self._journal.turn_of(reply.rows[0].key), shown, expected)
 
-    def _count_expected_messages(self, reply: _StreamingReply) -> int:
+    def _count_expected_messages(self, reply: UnfinishedReply) -> int:
         channel = self._channel_of(reply.whole.address)
         return expected_messages(reply.writer, channel, reply.whole.text) if channel else 1
 
-    def _record_retry(self, reply: _StreamingReply, may_stand: bool) -> None:
+    def _record_retry(self, reply: UnfinishedReply, may_stand: bool) -> None:
         """Record what is posted by now, for a start that comes before the next try."""
         if shown := tuple(reply.writer.shown):
             turn = self._journal.turn_of(reply.rows[0].key)
@@ -307,20 +302,25 @@ class OutboxDelivery:
             for row in reply.rows:
                 self._journal.mark_pending(row.key)
 
-    def _record_sending(self, reply: _StreamingReply, note: bool) -> None:
+    def _record_sending(self, reply: UnfinishedReply, note: bool) -> None:
         if note:
             for row in reply.rows:
                 self._journal.mark_sending(row.key)
         failpoint("sending-noted")
 
-    async def _send_separately(self, reply: _StreamingReply, doubt: DeliveryError | None) -> None:
+    async def _send_separately(self, reply: UnfinishedReply, doubt: DeliveryError | None) -> None:
         """Send the final text as separate messages, in the place of those that are posted.
 
         :param doubt: a message after those may be posted too.
         """
         shown = tuple(reply.writer.shown)
+        self._record_posted(reply, shown)
         for at, row in enumerate(reply.rows):
             posted = shown[at : at + 1] if at < len(reply.rows) - 1 else shown[at:]
+            if doubt and not posted and self._can_settle(row):
+                await self._settle_in_doubt(QueuedReply(row), doubt)
+                doubt = None
+                continue
             if doubt and not posted:
                 # A post may have been lost while the text was streamed, too.
                 self._journal.mark_sending(row.key, repeated=True)
@@ -328,9 +328,9 @@ class OutboxDelivery:
                 doubt = None
                 continue
             self._journal.mark_pending(row.key)
-            await self._send(_OutgoingMessage(replace(row, replaces=posted)))
+            await self._send(QueuedReply(replace(row, replaces=posted)))
 
-    async def _send(self, message: _OutgoingMessage) -> None:
+    async def _send(self, message: QueuedReply) -> None:
         """Try until it is sent, is refused, its outcome is unknown, or the tries are used up.
 
         A pause that the service asks for is no try: however often it does, the message waits and is not dropped.
@@ -340,10 +340,13 @@ class OutboxDelivery:
         outbound, pause, tries = message.outbound, _FIRST_PAUSE, 0
         while failed := await self._try(message):
             tries += not _is_rate_limit(failed)
-            most = UNEXPECTED_ERROR_TRIES if isinstance(failed, _UnexpectedError) else TRIES
-            if failed.outcome_unknown and not self._drops_repeats(outbound.address):
-                self._mark_unknown(outbound, failed, notice=message.receipt is None)
-            elif failed.permanent or tries == most:
+            is_bug = isinstance(failed, UnexpectedError)
+            most = UNEXPECTED_ERROR_TRIES if is_bug else TRIES
+            is_final = is_bug or not is_notice(outbound)  # a notice is repeated until it is delivered
+            if failed.outcome_unknown and is_final and not self._drops_repeats(outbound.address):
+                await self._settle_in_doubt(message, failed)
+                return
+            if failed.permanent or (tries >= most and is_final):
                 self._refused(outbound, failed)
             else:
                 message.repeated = False  # the ledger has the mark by now
@@ -352,23 +355,39 @@ class OutboxDelivery:
                 await asyncio.sleep(_retry_seconds(failed, pause))
                 pause = pause if _is_rate_limit(failed) else min(2 * pause, _LONGEST_PAUSE)
                 continue
-            if message.receipt and not message.receipt.done():
-                message.receipt.set_exception(failed)
+            message.fail(failed)
             return
 
-    async def _find_posted(self, message: _OutgoingMessage) -> None:
+    async def _find_posted(self, message: QueuedReply) -> None:
         """Find the message that a stream of an earlier process posted for these words, and replace it."""
         row, turn = message.outbound, self._journal.turn_of(message.outbound.key)
-        channel, rows = self._channel_of(row.address), self._journal.replies_of(turn)
-        keys = [
-            one.key for one in rows if one.text and (one.key == turn or one.key[len(turn) + 1 :].isdigit())
-        ]
-        if row.key not in keys or channel is None:
+        channel = self._channel_of(row.address)
+        if row.key not in self._answer_keys(turn) or channel is None:
             return
         await recover_streamed(channel, replace(row, key=turn, text="", buttons=()), turn, self._journal)
-        at, shown = keys.index(row.key), self._journal.streamed(turn)[0]
-        if posted := shown[at:] if row.key == keys[-1] else shown[at : at + 1]:
+        if posted := self._posted_as(row, turn):
             message.outbound, message.repeated = replace(row, replaces=posted), False
+
+    def _in_place(self, one: PendingReply) -> PendingReply:
+        """Let a part of an answer replace the message of its stream, if all of these are known by now."""
+        if one.outbound.replaces or not one.outbound.text or self._journal.streamed(one.turn)[1]:
+            return one
+        return replace(one, outbound=replace(one.outbound, replaces=self._posted_as(one.outbound, one.turn)))
+
+    def _answer_keys(self, turn: str) -> list[str]:
+        """Return the keys of the texts of an answer, in order."""
+        rows = self._journal.replies_of(turn)
+        return [
+            one.key for one in rows if one.text and (one.key == turn or one.key[len(turn) + 1 :].isdigit())
+        ]
+
+    def _posted_as(self, row: Outbound, turn: str) -> tuple[str, ...]:
+        """Return the messages of a stream that a part of its answer replaces; the last part replaces all the rest."""
+        keys, shown = self._answer_keys(turn), self._journal.streamed(turn)[0]
+        if row.key not in keys:
+            return ()
+        at = keys.index(row.key)
+        return shown[at:] if row.key == keys[-1] else shown[at : at + 1]
 
     def _refused(self, outbound: Outbound, failed: DeliveryError) -> None:
         self._journal.mark_undeliverable(outbound.key, "refused", str(failed))
@@ -383,7 +402,7 @@ class OutboxDelivery:
             except Exception as why:  # noqa: BLE001 - third-party code
                 self._log_failure(address, why)
 
-    async def _try(self, message: _OutgoingMessage) -> DeliveryError | None:
+    async def _try(self, message: QueuedReply) -> DeliveryError | None:
         outbound = message.outbound
         await self._wait_for_rate_limit(outbound.address)
         channel = self._channel_of(outbound.address)
@@ -403,14 +422,12 @@ class OutboxDelivery:
             late_edit = bool(outbound.replaces)  # an edit may be made twice
             return DeliveryError("the service did not answer in time", outcome_unknown=not late_edit)
         except Exception as why:  # noqa: BLE001 - third-party code
-            return _UnexpectedError(
+            return UnexpectedError(
                 "{why}", outcome_unknown=not outbound.replaces, why=describe_exception(why)
             )
         ids = tuple(getattr(receipt, "message_ids", ()))
         failpoint("service-took")
-        self._journal.mark_delivered(outbound.key, ids)
-        if message.receipt and not message.receipt.done():
-            message.receipt.set_result(Receipt(ids))
+        await self._record_delivered(message, ids)
         return None
 
 

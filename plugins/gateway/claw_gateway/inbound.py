@@ -38,7 +38,7 @@ from claw_gateway.delivery import OutboxDelivery
 from claw_gateway.journal import Journal, UnfinishedTurn, journal_of
 from claw_gateway.pairing import Pairing
 from claw_gateway.queue import QueuedMessage, TurnQueue
-from claw_gateway.replies import public_failure_text, split_reply
+from claw_gateway.replies import public_failure_text, replaceable, split_reply
 from claw_gateway.streaming import recover_streamed
 
 _GREETING_SECONDS = 1.0  # until a person who was just paired is told so
@@ -205,7 +205,7 @@ class InboundPipeline:
         if channel := runtime.registry.channel(newest.address.channel, newest.address.account):
             where = Outbound(cut.turn, newest.address, "", answers=newest.message_id)
             await recover_streamed(channel, where, cut.turn, self._journal)
-        half = self._journal.streamed(cut.turn)[0]
+        half = replaceable(self._journal, channel, cut.turn) if channel else ()
         replies = self._say(f"{cut.turn}:cut", newest, text, half, "error")
         self._journal.ended(cut.turn, "failed", replies, why=why)
         self._delivery.enqueue(replies)

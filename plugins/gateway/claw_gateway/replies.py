@@ -12,7 +12,7 @@ from claw_channel_sdk import split_text
 from claw_gateway.attachments import copy_attachments
 from claw_gateway.chat_api import OUTGOING
 from claw_gateway.directives import parse_reply
-from claw_gateway.journal import journal_of
+from claw_gateway.journal import Journal, journal_of
 
 
 async def replies_of_turn(
@@ -49,7 +49,17 @@ async def replies_of_turn(
     if allowed is None:
         return ()
     turn.answer = allowed.text
-    return split_reply(allowed, channel, journal.streamed(turn.id)[0])
+    return split_reply(allowed, channel, replaceable(journal, channel, turn.id))
+
+
+def replaceable(journal: Journal, channel: Channel, turn: str) -> tuple[str, ...]:
+    """Return the messages of a stream that the replies of its turn replace.
+
+    Where one more may be left whose id is lost, and can be found later, none is replaced: all are deleted then. A search
+    needs a message behind the lost one.
+    """
+    shown, lost = journal.streamed(turn)
+    return () if lost and hasattr(channel, "find_sent") else shown
 
 
 def _stop_reason(turn: Turn, failed: bool) -> str:

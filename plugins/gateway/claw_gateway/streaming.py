@@ -187,6 +187,8 @@ class RelayedStream:
         ):
             self._expected = expected
             self._journal.record_streamed(self._turn, self._recorded, expected)  # before the text is there
+        if hasattr(self.writer, "on_posted"):  # the id is recorded as soon as it is known
+            self.writer.on_posted = self.record_messages
         await self._call_plugin(self.writer.show(text))
         self.record_messages()
 
@@ -230,7 +232,7 @@ def expected_messages(writer: StreamingReply, channel: Channel, text: str) -> in
     """Return how many messages a text may take, where posted but unrecorded messages can be found again."""
     count: Any = getattr(writer, "messages", None)
     with suppress(Exception):  # plugin code: without an answer, one message is assumed
-        if count and "idempotent" in channel.capabilities:
+        if count and ("idempotent" in channel.capabilities or hasattr(channel, "find_sent")):
             return max(1, int(count(text)))
     return 1
 

@@ -23,13 +23,14 @@ from claw import (
     StreamingReply,
     t,
 )
-from claw_channel_sdk import EditStream, account_fact
+from claw_channel_sdk import EditStream, SentSearch, account_fact
 
 from claw_telegram.api import QUIET, BotApi, TelegramError
 from claw_telegram.call_budget import is_group
 from claw_telegram.connection import AccountConnection
 from claw_telegram.drafting import DraftStream, draft_id
 from claw_telegram.inbound import ALLOWED_UPDATES, Json, TelegramBot, bot_of
+from claw_telegram.lost_messages import find_sent
 from claw_telegram.menu import ChatMenu, menu_of
 from claw_telegram.outgoing_message import OutgoingMessage, chat_id, compose, corrected, media_method
 from claw_telegram.pacer import Pacer
@@ -259,16 +260,18 @@ class TelegramChannel:
     async def delete(self, address: Address, message_id: str) -> None:
         """Delete one of the bot's messages; do nothing when it is already gone."""
         try:
-            await self._api().call(
-                "deleteMessage", {"chat_id": self._chat(address), "message_id": int(message_id)}
-            )
+            where = {"chat_id": self._chat(address), "message_id": int(message_id)}
+            await self._api().call("deleteMessage", where)
         except TelegramError as why:
             if not why.says("message to delete not found"):
                 raise
 
+    async def find_sent(self, search: SentSearch) -> tuple[str, ...]:
+        """Return the bot's own messages in a range of ids; see :func:`claw_telegram.lost_messages.find_sent`."""
+        return await find_sent(self._api(), self._account.token, self._chat(search.address), search)
+
     async def react(self, address: Address, message_id: str, emoji: str, remove: bool = False) -> None:
-        """Add the bot's reaction to a message or remove it; Telegram allows a fixed set of emoji and one
-        reaction per bot."""
+        """Add the bot's reaction to a message or remove it: one of a fixed set of emoji, one per bot."""
         reaction = [] if remove else [{"type": "emoji", "emoji": emoji.replace("\ufe0f", "")}]
         where = {"chat_id": self._chat(address), "message_id": int(message_id)}
         await self._api().call("setMessageReaction", {**where, "reaction": reaction})
@@ -277,9 +280,8 @@ class TelegramChannel:
         """Send a poll to the chat, with two to twelve options."""
         await self.wait_for_rate_limit(address)
         params = {**self._to_message(Outbound("", address, "")).place, "question": question}
-        sent = await self._api().call(
-            "sendPoll", {**params, "options": [{"text": option} for option in options]}
-        )
+        choices = [{"text": option} for option in options]
+        sent = await self._api().call("sendPoll", {**params, "options": choices})
         return Receipt((str(sent["message_id"]),))
 
     async def typing(self, address: Address, message_id: str = "") -> None:

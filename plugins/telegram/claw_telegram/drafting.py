@@ -49,6 +49,11 @@ class DraftStream:
         """Ids of the posted messages; a draft is not one."""
         return self._final.shown
 
+    @property
+    def lost(self) -> int:
+        """Number of posts whose outcome is unknown."""
+        return self._final.lost
+
     async def show(self, text: str) -> None:
         """Take the whole text so far; return at once."""
         self._wanted = text

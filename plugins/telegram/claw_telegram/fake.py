@@ -26,6 +26,9 @@ __all__ = ["FakeBotCall", "FakeRefusal", "FakeTelegram", "too_fast"]
 
 TEXT, CAPTION = 4096, 1024
 UPLOAD_BYTES, DOWNLOAD_BYTES = 50 << 20, 20 << 20
+_NOT_MODIFIED = (
+    "Bad Request: message is not modified: specified new message content and reply markup are the same"
+)
 _FILES = ("photo", "document", "voice", "audio", "video", "animation")
 
 Json = dict[str, Any]
@@ -276,6 +279,8 @@ class FakeTelegram:
                 return self._draft(call.params)
             case "editMessageText":
                 return self._edit(call.params)
+            case "editMessageReplyMarkup":
+                return self._edit_keyboard(call.params)
             case "deleteMessage":
                 if self.messages.get(call.params["chat_id"], {}).pop(call.params["message_id"], None) is None:
                     raise FakeRefusal(400, "Bad Request: message to delete not found")
@@ -359,21 +364,32 @@ class FakeTelegram:
             raise FakeRefusal(400, "Bad Request: message to be replied not found")
         return {name: value for name, value in found.items() if name != "reply_to_message"} if found else None
 
-    def _edit(self, params: Mapping[str, Any]) -> Json:
+    def _own(self, params: Mapping[str, Any]) -> Json:
+        """Return the message that an edit names, if it is the bot's."""
         current = self.messages.get(params["chat_id"], {}).get(params["message_id"])
         if current is None:
             raise FakeRefusal(400, "Bad Request: message to edit not found")
+        if current["from"]["id"] != self.bot["id"]:
+            raise FakeRefusal(400, "Bad Request: message can't be edited")
+        return current
+
+    def _edit_keyboard(self, params: Mapping[str, Any]) -> Json:
+        current, markup = self._own(params), params.get("reply_markup")
+        if current.get("reply_markup") == markup:
+            raise FakeRefusal(400, _NOT_MODIFIED)
+        current.pop("reply_markup", None)
+        current |= {"reply_markup": markup} if markup else {}
+        return current
+
+    def _edit(self, params: Mapping[str, Any]) -> Json:
+        current = self._own(params)
         (content,) = self._visible_text(params, "text", TEXT)
         markup = params.get("reply_markup")
         if markup:
             _check_keyboard(markup)
         old = [current.get(name) for name in ("text", "entities", "reply_markup")]
         if old == [content.get("text"), content.get("entities"), markup]:
-            raise FakeRefusal(
-                400,
-                "Bad Request: message is not modified: specified new message content and reply markup are "
-                "exactly the same as a current content and reply markup of the message",
-            )
+            raise FakeRefusal(400, _NOT_MODIFIED)
         for name in ("entities", "reply_markup"):
             current.pop(name, None)
         current.update(content, **({"reply_markup": markup} if markup else {}))

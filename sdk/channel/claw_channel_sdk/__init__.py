@@ -11,6 +11,7 @@ _NAMES = {
     "fates": "FateInbox MessageFate",
     "optional_methods": "OptionalChannelMethods",
     "routes": "WebAnswer WebRequest WebRoute",
+    "sent_messages": "SentSearch",
     "splitting": "BlockSplitter split_text text_width",
 }
 __all__, __getattr__, __dir__ = lazy_names(

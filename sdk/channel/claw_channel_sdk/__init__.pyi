@@ -18,6 +18,9 @@ from claw_channel_sdk.routes import (
     WebRequest as WebRequest,
     WebRoute as WebRoute,
 )
+from claw_channel_sdk.sent_messages import (
+    SentSearch as SentSearch,
+)
 from claw_channel_sdk.splitting import (
     BlockSplitter as BlockSplitter,
     split_text as split_text,

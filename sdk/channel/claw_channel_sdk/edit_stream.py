@@ -41,6 +41,8 @@ class EditStream:
     :param pause_seconds: between two calls while the text grows; failures double it.
     :param has_room: is asked before each call while the text grows; false skips that state of the text, such as when the
         service's rate limit is nearly reached.
+    :ivar lost: number of posts whose outcome is unknown; a later post took the place of each.
+    :ivar on_posted: is called when the id of one more message is known.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class EditStream:
         self._posted: list[_PostedMessage] = []
         self._last_post_unknown = False  # the newest post may have arrived although its id is unknown
         self._repeated = False
+        self.lost = 0
+        self.on_posted: Callable[[], None] | None = None
         self._text = ""
         self._not_before = SYSTEM_CLOCK.monotonic()
         self._ending = asyncio.Event()
@@ -193,9 +197,12 @@ class EditStream:
             id = await self._await_call(self._post(message))
         except DeliveryError as why:
             self._last_post_unknown = why.outcome_unknown
+            self.lost += why.outcome_unknown
             raise
         self._last_post_unknown = False
         self._posted.append(_PostedMessage(id, piece))
+        if self.on_posted:
+            self.on_posted()
 
     async def _rewrite(self, at: int, piece: str, last: Outbound | None) -> None:
         message = self._posted[at]

@@ -15,6 +15,8 @@ from claw import (
     StreamingReply,
 )
 
+from claw_channel_sdk.sent_messages import SentSearch
+
 
 class OptionalChannelMethods(Protocol):
     """Optional methods of a channel. Do not inherit: define the methods that the service supports."""
@@ -49,6 +51,16 @@ class OptionalChannelMethods(Protocol):
 
     async def delete(self, address: Address, message_id: str) -> None:
         """Delete one of our messages."""
+        ...
+
+    async def find_sent(self, search: SentSearch) -> tuple[str, ...]:
+        """Return the ids of our own messages that match a search, oldest first.
+
+        The gateway looks so for a message whose id a crash or a lost response hid: it edits it into the answer, or
+        deletes it. A message of anybody else must never be returned.
+
+        :raises DeliveryError: the service cannot be asked now or, if permanent, not for this search.
+        """
         ...
 
     async def react(self, address: Address, message_id: str, emoji: str, remove: bool = False) -> None:

@@ -224,13 +224,40 @@ async def test_many_lost_responses_leave_one_of_each_message_and_one_notice_for_
     assert sorted(harness.states().values()) == ["paid"] + ["unknown"] * 3
 
 
-async def test_of_a_notice_whose_fate_is_unknown_nothing_more_is_said(harness):
-    service = Service(LOST, LOST)
+async def test_a_notice_whose_fate_is_unknown_is_repeated_until_it_is_delivered(harness):
+    service = Service(LOST, LOST, LOST)
     delivery = harness.delivery(service)
     delivery.enqueue(harness.add_replies("hello"))
-    await delivery.stop(3)
+    await delivery.stop(5)
 
-    assert len(service.tried) == 2 and set(harness.states().values()) == {"unknown"}
+    assert [one.key for one in service.tried] == ["tchat-1:0", *["t:doubt"] * 3]
+    assert harness.states() == {"tchat-1:0": "unknown", "t:doubt": "paid"}
+
+
+@pytest.mark.parametrize("reason", ["error", "overflow", "budget"])
+async def test_a_notice_that_a_death_left_in_doubt_is_said_again(harness, reason):
+    row = Outbound("t", CHAT, "I could not answer", stop_reason=reason)
+    harness.journal.began("t", "agent:a:main")
+    harness.journal.ended("t", "failed", (row,))
+    harness.journal.mark_sending("t")
+    service = Service(LOST)
+    delivery = harness.delivery(service)
+    delivery.recover()
+    await delivery.stop(4)
+
+    assert service.shown == ["I could not answer"] and harness.states() == {"t": "paid"}
+
+
+async def test_a_notice_waits_for_a_service_that_is_away_for_longer_than_an_answer_would(harness):
+    service = Service(*[DeliveryError("away", retry_after_seconds=0.01)] * (TRIES + 2))
+    row = Outbound("t", CHAT, "I could not answer", stop_reason="error")
+    harness.journal.began("t", "agent:a:main")
+    harness.journal.ended("t", "failed", (row,))
+    delivery = harness.delivery(service)
+    delivery.enqueue([row])
+    await delivery.stop(5)
+
+    assert harness.states() == {"t": "paid"}
 
 
 async def test_a_tool_learns_that_the_fate_of_what_it_says_is_unknown_and_the_chat_does_not(harness):

@@ -33,7 +33,9 @@ async def until_settled(world: World, life: GatewayProcess, patience: Patience) 
         history = world.history()
         calls = [len(one.attempts) for one in history.calls]
         now = world.model.requests, len(history.effects), [one.text for one in history.visible], calls
-        is_open = judge(history).counts["lost"] or (world.callers and world.callers.waiting)
+        counts = judge(history).counts
+        # a part that was left may still be deleted
+        is_open = counts["lost"] or counts["half_left"] or (world.callers and world.callers.waiting)
         worked, busy = _busy_seconds(life.pid) - busy, _busy_seconds(life.pid)
         if now != before:
             before, quiet = now, 0.0

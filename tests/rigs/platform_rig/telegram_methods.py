@@ -8,6 +8,10 @@ from typing import Any
 from rigs.platform_rig.telegram_types import MOST_CHARS, ParseError, visible_text
 
 BOT = {"id": 7100200300, "is_bot": True, "first_name": "Rig", "username": "rig_notes_bot"}
+_NOT_MODIFIED = (
+    "Bad Request: message is not modified: specified new message content and reply markup are exactly the same as a "
+    "current content and reply markup of the message"
+)
 
 
 class Refused(Exception):
@@ -76,7 +80,7 @@ class Messages:
             "sendMessageDraft": self._accept,
             "sendChatAction": self._accept,
             "setMessageReaction": self._accept,
-            "editMessageReplyMarkup": self._accept,
+            "editMessageReplyMarkup": self._edit_keyboard,
         }[method](fields)
 
     def _chat(self, fields: Mapping[str, Any], name: str = "chat_id") -> int:
@@ -113,17 +117,26 @@ class Messages:
             self._find(chat, reply.get("message_id"), "message to be replied")
         return self.document(self.add(chat, self._text(fields), from_bot=True))
 
-    def _edit(self, fields: Mapping[str, Any]) -> Any:
+    def _own(self, fields: Mapping[str, Any]) -> ChatMessage:
         message = self._find(self._chat(fields), fields.get("message_id"), "message to edit")
         if not message.from_bot:
             raise Refused(400, "Bad Request: message can't be edited")
+        return message
+
+    def _edit_keyboard(self, fields: Mapping[str, Any]) -> Any:
+        message = self._own(fields)
+        if fields.get("reply_markup") == message.fields.get("reply_markup"):
+            raise Refused(400, _NOT_MODIFIED)
+        message.fields.pop("reply_markup", None)
+        if "reply_markup" in fields:
+            message.fields["reply_markup"] = fields["reply_markup"]
+        return self.document(message)
+
+    def _edit(self, fields: Mapping[str, Any]) -> Any:
+        message = self._own(fields)
         text = self._text(fields)
         if text == message.text and "reply_markup" not in fields:
-            raise Refused(
-                400,
-                "Bad Request: message is not modified: specified new message content and reply markup are exactly "
-                "the same as a current content and reply markup of the message",
-            )
+            raise Refused(400, _NOT_MODIFIED)
         message.text = text
         message.fields["edit_date"] = int(time.time())
         return self.document(message)

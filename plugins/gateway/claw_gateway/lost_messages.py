@@ -1,0 +1,94 @@
+"""Facts of the journal about messages whose ids were lost with a response or in a crash."""
+
+import msgspec
+from claw import Address, Outbound
+from claw.runtime import Database
+from claw_channel_sdk import SentSearch
+
+_NEWEST = 50
+
+
+class LostMessages:
+    """The part of the journal that helps to find lost messages."""
+
+    _database: Database
+
+    def search_of(self, address: Address, since_ms: int, before: str) -> SentSearch:
+        """Return the search for messages in a chat that were sent after a time and before a message.
+
+        :param since_ms: milliseconds since 1970.
+        """
+        account = (address.channel, address.account)
+        earlier = self._database.read(
+            """SELECT chat, message_id FROM inbox WHERE channel = ? AND account = ? AND message_id != ''
+            AND accepted_at_ms <= ? ORDER BY number DESC LIMIT ?""",
+            *(*account, since_ms, _NEWEST),
+        )
+        later = self._database.read(
+            """SELECT chat, message_id FROM inbox WHERE channel = ? AND account = ? AND message_id != ''
+            AND accepted_at_ms > ?""",
+            *(*account, since_ms),
+        )
+        sent = self._database.read(
+            """SELECT chat, message_ids FROM owed WHERE channel = ? AND account = ? AND message_ids IS NOT NULL
+            AND sent_at_ms < ? ORDER BY sent_at_ms DESC LIMIT ?""",
+            *(*account, since_ms, _NEWEST),
+        )
+        known = self._database.read(
+            """SELECT chat, message_ids FROM owed WHERE channel = ? AND account = ? AND sent_at_ms >= ?
+            UNION ALL SELECT inbox.chat, shown FROM watched JOIN inbox ON inbox.turn = watched.turn
+            JOIN turns ON turns.turn = watched.turn WHERE channel = ? AND account = ?
+            AND coalesce(ended_at_ms, ?) >= ?""",
+            *(*account, since_ms, *account, since_ms, since_ms),
+        )
+        return SentSearch(
+            address,
+            before,
+            (*((str(chat), str(id)) for chat, id in earlier), *_pairs(sent)),
+            frozenset({*((str(chat), str(id)) for chat, id in later), *_pairs(known)}),
+        )
+
+    def reply_time_ms(self, key: str) -> int:
+        """Return the time at which a reply was recorded; 0 for an unknown key."""
+        rows = self._database.read("SELECT owed_at_ms FROM owed WHERE key = ?", key)
+        return int(rows[0][0]) if rows else 0
+
+    def began_at_ms(self, turn: str) -> int:
+        """Return the time at which a turn began first; 0 for an unknown turn."""
+        rows = self._database.read("SELECT began_at_ms FROM turns WHERE turn = ?", turn)
+        return int(rows[0][0]) if rows else 0
+
+    def delivered_ids(self, turn: str) -> tuple[str, ...]:
+        """Return the ids of the messages that the replies of a turn became, in the order of the replies."""
+        rows = self._database.read(
+            "SELECT message_ids FROM owed WHERE turn = ? AND message_ids IS NOT NULL ORDER BY number", turn
+        )
+        return tuple(id for (ids,) in rows for id in msgspec.json.decode(ids))
+
+    def has_pending_replies(self, turn: str) -> bool:
+        """Return true if a reply of a turn must still be delivered."""
+        return bool(
+            self._database.read(
+                "SELECT 1 FROM owed WHERE turn = ? AND state IN ('owed', 'sending') LIMIT 1", turn
+            )
+        )
+
+    def clear_repeated(self, turn: str) -> None:
+        """Record that no reply of a turn is in its chat twice."""
+        self._database.write("UPDATE owed SET repeated = 0 WHERE turn = ? AND repeated > 0", turn)
+
+    def ended_with_lost_messages(self, since_ms: int) -> tuple[tuple[str, Outbound], ...]:
+        """Return the turns that began since then and are answered, and a delivered reply of each, in whose chats a part
+        of a stream may be left."""
+        rows = self._database.read(
+            """SELECT turns.turn, (SELECT body FROM owed WHERE owed.turn = turns.turn AND state = 'paid'
+             ORDER BY number DESC LIMIT 1) AS reply FROM watched JOIN turns USING (turn)
+            WHERE began_at_ms > ? AND ended_at_ms IS NOT NULL
+            AND streamed > json_array_length(CAST(shown AS TEXT)) AND reply IS NOT NULL""",
+            since_ms,
+        )
+        return tuple((turn, msgspec.json.decode(body, type=Outbound)) for turn, body in rows)
+
+
+def _pairs(rows: list[tuple[str, bytes]]) -> list[tuple[str, str]]:
+    return [(str(chat), str(id)) for chat, ids in rows for id in msgspec.json.decode(ids)]

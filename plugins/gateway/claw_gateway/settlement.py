@@ -1,0 +1,135 @@
+"""Settlement of messages with an unknown outcome, on services that can find messages of ours (``find_sent``).
+
+A later message in the chat bounds the search. For a reply in doubt that message is a notice; the reply then takes the
+place of what is found, or of the notice. For parts that a stream left, it is the whole answer; they are deleted. Every
+step can be repeated, so a crash in between costs nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from claw import Channel, DeliveryError, Outbound, t
+from claw.runtime import Timeouts, describe_exception, within
+
+from claw_gateway.journal import Journal
+
+_KEY_CHARS = 50
+_ANSWERS = frozenset({"stop", "length"})
+_NOTICES = (":doubt", ":cut", ":left")
+_T = TypeVar("_T")
+
+
+def is_notice(outbound: Outbound) -> bool:
+    """Return true if a message is a notice in place of an answer: it may be in the chat twice, and must be there once."""
+    return outbound.key.endswith(_NOTICES) or outbound.stop_reason not in _ANSWERS
+
+
+def notice_key(key: str, kind: str) -> str:
+    """Return the delivery key of the notice about another message, or about a turn."""
+    return f"{key[-(_KEY_CHARS - len(kind) - 1) :]}:{kind}"
+
+
+def doubt_notice(outbound: Outbound, key: str) -> Outbound:
+    """Return the notice to a chat that a message may be missing.
+
+    :param key: of that message, or of its turn.
+    """
+    text = t("I do not know if my last message arrived here. If one is missing, please ask me for it again.")
+    return Outbound(notice_key(key, "doubt"), outbound.address, text, answers=outbound.answers)
+
+
+class Settlement:
+    """Finds lost messages and puts their chats in order.
+
+    :param pause: seconds to wait after a failed call, by the failure and the present pause.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        timeouts: Timeouts,
+        pause: Callable[[DeliveryError, float], float],
+        tries: int,
+        pauses: tuple[float, float],
+    ) -> None:
+        self._journal, self._timeouts = journal, timeouts
+        self._pause, self._tries, self._pauses = pause, tries, pauses
+
+    @staticmethod
+    def is_possible(channel: Channel | None) -> bool:
+        """Return true if the service can find messages of ours, edit and delete them."""
+        return all(hasattr(channel, name) for name in ("find_sent", "edit", "delete"))
+
+    async def settle(self, channel: Any, outbound: Outbound, notice: tuple[str, ...]) -> tuple[str, ...]:
+        """Make a message with an unknown outcome appear once; return its ids.
+
+        :param notice: ids of the delivered notice about it.
+        :raises DeliveryError: it is still unknown if it is there; the notice stays.
+        """
+        search = self._journal.search_of(
+            outbound.address, self._journal.reply_time_ms(outbound.key), notice[0]
+        )
+        found: tuple[str, ...] = await self._repeat(lambda: channel.find_sent(search))
+        surplus = (*found[:-1], *notice) if found else notice[1:]
+        if outbound.attachments:
+            ids = found[-1:] or (await self._call(channel.send(outbound))).message_ids
+            surplus = (*found[:-1], *notice)
+        else:
+            place = replace(outbound, replaces=found[-1:] or notice[:1])
+            ids = (await self._repeat(lambda: channel.send(place))).message_ids
+        for id in surplus:
+            if id not in ids:
+                await self._delete(channel, outbound, id)
+        return tuple(ids)
+
+    async def delete_left_parts(self, channel: Any, turn: str, answer: Outbound) -> bool:
+        """Delete what a stream of an ended turn left beside its whole answer; return False if it cannot be found.
+
+        :param answer: a delivered message of that turn.
+        """
+        whole = self._journal.delivered_ids(turn)
+        shown, lost = self._journal.streamed(turn)
+        search = self._journal.search_of(answer.address, self._journal.began_at_ms(turn), whole[-1])
+        try:
+            found: tuple[str, ...] = await self._repeat(lambda: channel.find_sent(search))
+        except DeliveryError:
+            found = ("",) * (lost + 1)
+        is_found = len(found) <= lost
+        for id in (*shown, *(found if is_found else ())):
+            if id not in whole:
+                await self._delete(channel, answer, id)
+        self._journal.record_streamed(turn, whole)
+        if is_found:
+            self._journal.clear_repeated(turn)
+        return is_found
+
+    async def _delete(self, channel: Any, of: Outbound, id: str) -> None:
+        with suppress(DeliveryError):
+            await self._repeat(lambda: channel.delete(of.address, id))
+
+    async def _repeat(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Make a call that may be made twice, until it succeeds or is refused, or the tries are used up."""
+        (pause, longest), tries = self._pauses, self._tries
+        while True:
+            try:
+                return await self._call(call())
+            except DeliveryError as failed:
+                tries -= failed.retry_after_seconds is None
+                if failed.permanent or not tries:
+                    raise
+                await asyncio.sleep(self._pause(failed, pause))
+                if failed.retry_after_seconds is None:
+                    pause = min(2 * pause, longest)
+
+    async def _call(self, asked: Awaitable[_T]) -> _T:
+        try:
+            return await within(self._timeouts.send_seconds, asked, self._timeouts.grace_seconds)
+        except TimeoutError:
+            raise DeliveryError("the service did not answer in time") from None
+        except DeliveryError:
+            raise
+        except Exception as why:
+            raise DeliveryError("{why}", permanent=True, why=describe_exception(why)) from why

@@ -1,0 +1,67 @@
+"""Search for a message of the bot whose id was lost with a response or in a crash.
+
+The Bot API lists no messages. But ids grow: private chats and basic groups of one account share a sequence, a supergroup
+or channel has its own (https://core.telegram.org/api/updates#message-related-event-sequences). So the lost message has
+an id between a message before it and a later one. ``editMessageReplyMarkup`` without a keyboard changes nothing in a
+message without one, and its refusal says whose message it is: "message is not modified" for one of the bot's, "message
+can't be edited" for one of somebody else.
+"""
+
+from claw import DeliveryError
+from claw_channel_sdk import SentSearch
+
+from claw_telegram.api import BotApi, TelegramError
+
+MOST_IDS = 60
+"""Limit of ids that are tried: more calls would take the place of answers."""
+_SUPERGROUP = "-100"
+
+
+async def find_sent(api: BotApi, token: str, chat: int | str, search: SentSearch) -> tuple[str, ...]:
+    """Return the ids of the bot's own messages in the range of a search, oldest first.
+
+    :param token: of the bot; it begins with the bot's user id.
+    :param chat: the chat as the Bot API wants it.
+    :raises DeliveryError: permanent if the range is unknown or has more than ``MOST_IDS`` ids.
+    """
+    bot = int(token.partition(":")[0])
+    wanted = _candidates(search)
+    return tuple([str(id) for id in wanted if await _is_own(api, bot, chat, id)])
+
+
+def _candidates(search: SentSearch) -> list[int]:
+    """Return the ids that a message of a search may have."""
+    chat, end = search.address.chat, int(search.before)
+    earlier = [int(id) for other, id in search.after if id.isdigit() and _share_ids(chat, other)]
+    known = {int(id) for other, id in search.known if id.isdigit() and _share_ids(chat, other)}
+    start = max((id for id in earlier if id < end), default=None)
+    if start is None:
+        raise DeliveryError("no message before the lost one is known", permanent=True)
+    wanted = [id for id in range(start + 1, min(end, start + 1000 * MOST_IDS)) if id not in known]
+    if len(wanted) > MOST_IDS:
+        raise DeliveryError(
+            "the lost message has one of {count} ids, and at most {most} are tried",
+            permanent=True,
+            count=len(wanted),
+            most=MOST_IDS,
+        )
+    return wanted
+
+
+def _share_ids(chat: str, other: str) -> bool:
+    """Return true if the ids of two chats are of one sequence."""
+    return chat == other or not any(one.startswith((_SUPERGROUP, "@")) for one in (chat, other))
+
+
+async def _is_own(api: BotApi, bot: int, chat: int | str, id: int) -> bool:
+    """Return true if a message exists and is the bot's.
+
+    :raises DeliveryError: Telegram cannot say so now.
+    """
+    try:
+        edited = await api.call("editMessageReplyMarkup", {"chat_id": chat, "message_id": id})
+    except TelegramError as why:
+        if why.status != 400:
+            raise
+        return why.says("message is not modified")
+    return isinstance(edited, dict) and edited.get("from", {}).get("id") == bot

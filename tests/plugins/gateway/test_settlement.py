@@ -1,0 +1,311 @@
+"""Messages whose ids a crash or a lost response hid, on a service that finds messages of ours: each is there once."""
+
+import asyncio
+
+import pytest
+from claw.contracts.channel import ChannelLimits
+from claw.contracts.errors import DeliveryError
+from claw.contracts.messages import Address, Attachment, Inbound, Outbound, Receipt, Sender
+from claw.host.isolation import Timeouts
+from claw.storage.database import Database
+from claw_gateway.delivery import OutboxDelivery
+from claw_gateway.journal import Journal
+
+CHAT = Address("fake", "chat-1")
+QUICK = Timeouts(send_seconds=2.0, grace_seconds=0.1)
+LOST_BEFORE, LOST_AFTER = "the request is lost", "the response is lost"
+
+
+class Finding:
+    """A service that shows every send, and whose messages can be found by their ids; ids are numbers that grow.
+
+    :ivar fates: of the next sends; None or missing = it goes well.
+    :ivar searches: failures of the next searches.
+    """
+
+    name, capabilities, limits = "fake", frozenset(), ChannelLimits()
+
+    def __init__(self, *fates):
+        self.fates, self.searches = list(fates), []
+        self.messages = dict[int, str]()
+        self.last = 10
+
+    async def send(self, outbound):
+        fate = self.fates.pop(0) if self.fates else None
+        if isinstance(fate, DeliveryError):
+            raise fate
+        if fate != LOST_BEFORE:
+            id = self.put(outbound.text or outbound.attachments[0].name, outbound.replaces)
+        if fate:
+            raise DeliveryError(fate, outcome_unknown=not outbound.replaces)
+        return Receipt((str(id),))
+
+    def put(self, text, replaces=()):
+        if not replaces:
+            self.last += 1
+        id = int(replaces[0]) if replaces else self.last
+        for surplus in replaces[1:]:
+            del self.messages[int(surplus)]
+        self.messages[id] = text
+        return id
+
+    async def edit(self, address, message_id, text):
+        self.messages[int(message_id)] = text
+
+    async def delete(self, address, message_id):
+        self.messages.pop(int(message_id), None)
+
+    async def find_sent(self, search):
+        if self.searches:
+            raise self.searches.pop(0)
+        known = {int(id) for _, id in search.known}
+        start = max(int(id) for _, id in search.after if int(id) < int(search.before))
+        return tuple(str(id) for id in self.messages if start < id < int(search.before) and id not in known)
+
+    @property
+    def shown(self):
+        return [self.messages[id] for id in sorted(self.messages)]
+
+
+@pytest.fixture
+def harness(tmp_path):
+    database = Database(tmp_path / "state.db")
+
+    class Made:
+        journal = Journal(database)
+
+        def delivery(self, channel):
+            return OutboxDelivery(self.journal, lambda address: channel, lambda line: None, QUICK)
+
+        def asked(self, *, streamed=()):
+            """Record a question with id 10, and its turn."""
+            accepted = self.journal.accept(Inbound(CHAT, "?", Sender("ann"), message_id="10", event_id="e10"))
+            self.journal.began("t", "agent:a:main", (accepted.number,))
+            if streamed:
+                self.journal.record_streamed("t", *streamed)
+
+        def answered(self, *texts, **more):
+            rows = [
+                Outbound(f"t:{at}" if at else "t", CHAT, text, answers="10", **more)
+                for at, text in enumerate(texts)
+            ]
+            self.journal.ended("t", "delivered", rows)
+            return rows
+
+        def states(self):
+            return dict(database.read("SELECT key, state FROM owed"))
+
+        def repeated(self):
+            return [key for (key,) in database.read("SELECT key FROM owed WHERE repeated")]
+
+    yield Made()
+    database.close()
+
+
+@pytest.mark.parametrize("fate", [LOST_BEFORE, LOST_AFTER])
+@pytest.mark.parametrize("at", [0, 1, 2])
+async def test_an_answer_whose_send_is_lost_is_there_once_and_in_order(harness, fate, at):
+    harness.asked()
+    service = Finding(*[None] * at, fate)
+    delivery = harness.delivery(service)
+    delivery.enqueue(harness.answered("one", "two", "three"))
+    await delivery.stop(5)
+
+    assert service.shown == ["one", "two", "three"]
+    assert set(harness.states().values()) == {"paid"} and harness.repeated() == []
+
+
+@pytest.mark.parametrize("fates", [(LOST_AFTER,) * 4, (LOST_BEFORE,) * 4, (LOST_BEFORE, LOST_AFTER) * 2])
+async def test_many_losses_of_an_answer_and_of_the_notice_about_it_leave_the_answer_alone(harness, fates):
+    harness.asked()
+    service = Finding(*fates)
+    delivery = harness.delivery(service)
+    delivery.enqueue(harness.answered("hello"))
+    await delivery.stop(8)
+
+    assert service.shown == ["hello"] and set(harness.states().values()) == {"paid"}
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+@pytest.mark.parametrize("noticed", ["no", "arrived", "recorded", "settled"])
+async def test_what_a_death_left_in_doubt_is_settled_by_the_next_start_wherever_it_died(
+    harness, arrived, noticed
+):
+    harness.asked()
+    service = Finding()
+    harness.answered("hello")
+    harness.journal.mark_sending("t")
+    if arrived:
+        service.put("hello")
+    if noticed != "no":
+        harness.journal.add_reply("t", notice := Outbound("t:doubt", CHAT, "I do not know"))
+        harness.journal.mark_sending(notice.key)
+        id = service.put(notice.text)
+        if noticed != "arrived":
+            harness.journal.mark_delivered(notice.key, (str(id),))
+        if noticed == "settled":  # and its end was not recorded
+            await (service.delete(CHAT, id) if arrived else service.edit(CHAT, id, "hello"))
+    delivery = harness.delivery(service)
+    delivery.recover()
+    await delivery.stop(5)
+
+    assert service.shown == ["hello"] and set(harness.states().values()) == {"paid"}
+
+
+async def test_a_file_in_doubt_is_there_once(harness, tmp_path):
+    for fate in (LOST_BEFORE, LOST_AFTER):
+        journal, service = Journal(Database(tmp_path / f"{fate}.db")), Finding(fate)
+        accepted = journal.accept(Inbound(CHAT, "?", Sender("ann"), message_id="10", event_id="e10"))
+        journal.began("t", "agent:a:main", (accepted.number,))
+        row = Outbound("t", CHAT, "", attachments=(Attachment("file", name="cat.png"),))
+        journal.ended("t", "delivered", (row,))
+        delivery = OutboxDelivery(journal, lambda address, service=service: service, str, QUICK)
+        delivery.enqueue([row])
+        await delivery.stop(5)
+        assert service.shown == ["cat.png"]
+
+
+async def test_a_tool_has_the_receipt_of_a_message_that_was_found(harness):
+    harness.asked()
+    service = Finding(LOST_AFTER)
+    receipt = await harness.delivery(service).send_and_wait(
+        "t", Outbound("t:call-1", CHAT, "hi", answers="10")
+    )
+
+    assert receipt == Receipt(("11",)) and service.shown == ["hi"]
+
+
+async def test_where_nothing_can_be_found_the_person_reads_that_something_may_be_missing(harness):
+    harness.asked()
+    service = Finding(LOST_BEFORE)
+    service.searches = [DeliveryError("too many messages", permanent=True)]
+    delivery = harness.delivery(service)
+    delivery.enqueue(harness.answered("hello", "more"))
+    await delivery.stop(5)
+
+    assert ["if my last message arrived" in text for text in service.shown] == [True, False]
+    assert harness.states() == {"t": "unknown", "t:doubt": "paid", "t:1": "paid"}
+
+
+async def test_a_search_that_fails_for_a_while_is_repeated(harness):
+    harness.asked()
+    service = Finding(LOST_AFTER)
+    service.searches = [DeliveryError("away", retry_after_seconds=0.01)] * 12 + [DeliveryError("502")]
+    delivery = harness.delivery(service)
+    delivery.enqueue(harness.answered("hello"))
+    await delivery.stop(5)
+
+    assert service.shown == ["hello"]
+
+
+# --- parts of a stream
+
+
+async def test_the_first_piece_of_a_dead_process_is_deleted_when_the_whole_answer_is_there(harness):
+    harness.asked(streamed=((), 1))
+    service = Finding()
+    service.put("the wh")
+    delivery = harness.delivery(service)
+    delivery.enqueue(harness.answered("the whole answer", "in two messages"))
+    await delivery.stop(5)
+
+    assert service.shown == ["the whole answer", "in two messages"]
+    assert harness.journal.streamed("t")[1] == 0 and harness.repeated() == []
+
+
+async def test_a_first_piece_that_never_arrived_costs_nothing(harness):
+    harness.asked(streamed=((), 1))
+    service = Finding()
+    delivery = harness.delivery(service)
+    delivery.enqueue(harness.answered("the whole answer"))
+    await delivery.stop(5)
+
+    assert service.shown == ["the whole answer"]
+
+
+async def test_a_second_piece_of_a_dead_process_is_deleted_with_the_first(harness):
+    service = Finding()
+    harness.asked(streamed=((str(service.put("the first")),), 2))
+    service.put("and the sec")
+    delivery = harness.delivery(service)
+    delivery.enqueue(harness.answered("the first", "and the second"))
+    await delivery.stop(5)
+
+    assert service.shown == ["the first", "and the second"]
+
+
+async def test_a_death_behind_the_whole_answer_does_not_keep_the_piece_beside_it(harness):
+    harness.asked(streamed=((), 1))
+    service = Finding()
+    service.put("the wh")
+    harness.answered("the whole answer")
+    harness.journal.mark_delivered("t", (str(service.put("the whole answer")),))
+    delivery = harness.delivery(service)
+    delivery.recover()
+    await delivery.stop(5)
+
+    assert service.shown == ["the whole answer"]
+
+
+async def test_a_piece_that_cannot_be_found_is_explained(harness):
+    harness.asked(streamed=((), 1))
+    service = Finding()
+    service.put("the wh")
+    service.searches = [DeliveryError("too many messages", permanent=True)]
+    delivery = harness.delivery(service)
+    delivery.enqueue(harness.answered("the whole answer"))
+    await delivery.stop(5)
+
+    assert service.shown[:2] == ["the wh", "the whole answer"]
+    assert "breaks off" in service.shown[2]
+
+
+async def test_more_unknown_messages_than_there_can_be_pieces_are_not_touched(harness):
+    harness.asked(streamed=((), 1))
+    service = Finding()
+    for text in ("the wh", "of somebody else with this account"):
+        service.put(text)
+    delivery = harness.delivery(service)
+    delivery.enqueue(harness.answered("the whole answer"))
+    await delivery.stop(5)
+
+    assert len(service.messages) == 4
+
+
+async def test_a_finished_stream_whose_end_was_not_recorded_keeps_its_messages(harness):
+    harness.asked(streamed=((), 2))
+    service = Finding()
+    rows = harness.answered("one", "two")
+    harness.journal.record_streamed("t", [str(service.put(text)) for text in ("one", "two")], 2)
+    for row in rows:
+        harness.journal.mark_sending(row.key)
+    delivery = harness.delivery(service)
+    delivery.recover()
+    await delivery.stop(5)
+
+    assert service.shown == ["one", "two"] and sorted(service.messages) == [11, 12]
+
+
+class Writer:
+    """A writer whose first post was lost, and which posted in its place."""
+
+    shown, lost = (), 1
+
+    def __init__(self, service):
+        self.service = service
+
+    async def finish(self, outbound):
+        return Receipt((str(self.service.put(outbound.text)),), repeated=True)
+
+
+async def test_the_lost_first_post_of_a_writer_is_deleted(harness):
+    harness.asked(streamed=((), 1))
+    service = Finding()
+    service.put("the wh")
+    rows = harness.answered("the whole answer")
+    delivery = harness.delivery(service)
+    delivery.finish_reply(Writer(service), rows[0], rows)
+    await asyncio.sleep(0)
+    await delivery.stop(5)
+
+    assert service.shown == ["the whole answer"] and harness.repeated() == []
