@@ -7,13 +7,16 @@ message without one, and its refusal says whose message it is: "message is not m
 can't be edited" for one of somebody else.
 """
 
+import asyncio
+
 from claw import DeliveryError
 from claw_channel_sdk import SentSearch
 
 from claw_telegram.api import BotApi, TelegramError
 
-MOST_IDS = 60
-"""Limit of ids that are tried: more calls would take the place of answers."""
+MOST_IDS = 20
+"""Limit of ids that are tried, about one a second: more calls would take the place of answers."""
+_PATIENCE_SECONDS = 5.0
 _SUPERGROUP = "-100"
 
 
@@ -58,10 +61,14 @@ async def _is_own(api: BotApi, bot: int, chat: int | str, id: int) -> bool:
 
     :raises DeliveryError: Telegram cannot say so now.
     """
-    try:
-        edited = await api.call("editMessageReplyMarkup", {"chat_id": chat, "message_id": id})
-    except TelegramError as why:
-        if why.status != 400:
-            raise
-        return why.says("message is not modified")
-    return isinstance(edited, dict) and edited.get("from", {}).get("id") == bot
+    while True:
+        try:
+            edited = await api.call("editMessageReplyMarkup", {"chat_id": chat, "message_id": id})
+            return isinstance(edited, dict) and edited.get("from", {}).get("id") == bot
+        except DeliveryError as why:
+            if isinstance(why, TelegramError) and why.status == 400:
+                return why.says("message is not modified")
+            pause = why.retry_after_seconds
+            if pause is None or pause > _PATIENCE_SECONDS:
+                raise
+        await asyncio.sleep(pause)  # here, as a new search would begin with the first id

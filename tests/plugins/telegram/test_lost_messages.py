@@ -16,6 +16,7 @@ def address(chat: int = CHAT) -> Address:
 
 async def sent(channel, text: str, chat: int = CHAT) -> str:
     """Send a message; return its id."""
+    await channel.wait_for_rate_limit(address(chat))
     [id] = (await channel.send(Outbound("key-1", address(chat), text))).message_ids
     return str(id)
 
@@ -43,7 +44,7 @@ async def test_messages_of_other_private_chats_narrow_the_range_and_those_of_a_s
         later = str(fake.message("elsewhere", chat=OTHER)["message_id"])
         lost, before = await sent(channel, "one"), await sent(channel, "the notice")
         too_wide = SentSearch(address(), before, ((str(CHAT), asked), (str(GROUP), later)))
-        with pytest.raises(DeliveryError, match="at most 60") as refused:
+        with pytest.raises(DeliveryError, match="at most 20") as refused:
             await channel.find_sent(too_wide)
         assert refused.value.permanent
 
