@@ -59,7 +59,7 @@ async def test_a_range_without_a_beginning_is_refused() -> None:
         assert refused.value.permanent
 
 
-@pytest.mark.parametrize("status", [429, 500, 403])
+@pytest.mark.parametrize("status", [500, 403])
 async def test_a_search_that_telegram_does_not_answer_is_an_error_and_not_an_empty_result(
     status: int,
 ) -> None:
