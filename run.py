@@ -5,13 +5,10 @@
     python3 run.py test              the test suite; what follows goes to pytest
     python3 run.py docs              the manual as a site in build/site; what follows goes to mkdocs
 
-Standard library only, so that it works on a bare Python 3.11 such as Debian's own: no ensurepip, no uv
-needed.
+Standard library only, so that it works on a bare Python 3.11 such as Debian's own: no ensurepip, no uv needed.
 The first run creates ``.venv`` beside this file and installs core and every plugin into it, editable, at the
-versions
-of ``constraints.txt``. A stamp in ``.venv`` records the inputs of the installation; while they match, a run
-starts at
-once.
+versions of ``constraints.txt``. A stamp in ``.venv`` records the inputs of the installation; while they match,
+a run starts at once.
 """
 
 import os
