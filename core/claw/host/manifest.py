@@ -154,10 +154,11 @@ class ProviderDeclaration(ManifestPart, frozen=True):
 
     def ready(self, environ: Mapping[str, str]) -> bool:
         """Return true if it may be a default: it has a model, a key, and what it needs is installed."""
+        if not (self.default_model and self.variable(environ)):
+            return False
         from importlib.metadata import Distribution
 
-        keyed = bool(self.default_model and self.variable(environ))
-        return keyed and (not self.needs or any(Distribution.discover(name=self.needs)))
+        return not self.needs or any(Distribution.discover(name=self.needs))
 
 
 class Manifest(ManifestPart, frozen=True):
