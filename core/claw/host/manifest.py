@@ -336,8 +336,7 @@ def installed_plugins() -> tuple[InstalledPlugin, ...]:
         for entry in entry_points(group=GROUP)
     ]
     for one in sorted(all_found, key=lambda one: not one.is_first_party):
-        first = seen.setdefault(one.id, one)
-        if first is not one and first.distribution != one.distribution:
+        if (first := seen.setdefault(one.id, one)).distribution != one.distribution:
             twice.append(_faulty(
                 one, "{this} and {first} both provide a plugin with this id", "uninstall one of the two",
                 this=one.distribution, first=first.distribution,
