@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from claw.testing import FakeChannel, FakeProvider, Harness, says
 from claw_gateway.supervisor import ChannelServer
 
-FEW = {"keys", "sessions"}
-"""Tables with a row for each key of a provider, and one that is only asked whether it holds anything."""
+FEW = {"keys", "sessions", "open_approval_messages"}
+"""Tables with a row for each key of a provider, and for each open request; and one that is only asked whether it
+holds anything."""
 
 
 def whole_tables(connection: sqlite3.Connection, statements: list[str]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """``claw turns list``: what was answered, and with --stuck all that has not come to its end."""
 
+import asyncio
 import json
 import sqlite3
 from contextlib import contextmanager
@@ -179,6 +180,82 @@ async def test_a_turn_at_a_terminal_is_stuck_only_while_its_process_lives(home):
         one = journal.accept(HELLO)
         journal.began("there", "agent:default:telegram:direct:42", (one.number,))
         assert [turn["turn"] for turn in document("--stuck")[1]["turns"]] == ["there"]
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["turns", *words])
+
+
+@pytest.mark.parametrize("state", ["unknown", "refused", "expired"])
+def test_a_failed_reply_that_is_dismissed_is_stuck_no_longer_and_still_not_delivered(home, state):
+    with journal_of(home) as journal:
+        answered(journal, "t1", state=state)
+        answered(journal, "t2", state=state)
+
+    shown = run("dismiss", "t1")
+    assert (shown.exit_code, shown.stdout.strip()) == (0, "turn t1: 1 reply is dismissed")
+    assert [turn["turn"] for turn in document("--stuck")[1]["turns"]] == ["t2"]
+    assert run("dismiss", "--all", "--json").exit_code == 0
+    assert document("--stuck") == (0, {"turns": [], "waiting": [], "notices": []})
+    assert {turn["undelivered"] for turn in document()[1]["turns"]} == {"dismissed: the bot was blocked"}
+    assert run("dismiss", "--all").stdout.strip() == "no reply has failed"
+
+
+def test_a_notice_that_was_not_delivered_is_dismissed_by_the_id_that_the_list_shows(home):
+    with journal_of(home) as journal:
+        journal.accept(HELLO)
+        journal.close_event(1, "command", (Outbound("cmd-1", PLACE, "done"),))
+        journal.mark_undeliverable("cmd-1", "refused", "the bot was blocked")
+
+    [notice] = document("--stuck")[1]["notices"]
+    assert notice["turn"] in claw("--stuck").stdout
+    assert run("dismiss", notice["turn"]).exit_code == 0
+    assert document("--stuck")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["retry", "dismiss"])
+def test_only_a_turn_with_a_failed_reply_can_be_named(home, command):
+    with journal_of(home) as journal:
+        answered(journal, "t1")
+        answered(journal, "t2", state="owed")
+
+    for turn in ("t1", "t2", "nobody"):
+        assert f"turn {turn} has no reply that failed" in str(run(command, turn).exception)
+    for given in ((), ("t1", "--all")):
+        assert "name one turn, or give --all" in str(run(command, *given).exception)
+    assert [turn["owed"] for turn in document("--stuck")[1]["turns"]] == [1]
+
+
+def test_a_retry_without_a_gateway_waits_for_its_next_start(home):
+    with journal_of(home) as journal:
+        answered(journal, "t1", state="unknown")
+
+    shown = run("retry", "t1")
+    assert shown.stdout.strip() == "turn t1: 1 reply is sent at the next start of the gateway"
+    [turn] = document("--stuck")[1]["turns"]
+    assert (turn["owed"], turn["possiblyRepeated"], turn["undelivered"]) == (1, 1, None)
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["while the gateway runs", "before its start"])
+@pytest.mark.parametrize("state", ["unknown", "refused", "expired", "dismissed"])
+async def test_a_reply_that_is_retried_is_sent_once(home, state, running):
+    channel = FakeChannel("telegram")
+    with journal_of(home) as journal:
+        answered(journal, "t1", state="unknown" if state == "dismissed" else state)
+        if state == "dismissed":
+            journal.dismiss("t1")
+        if not running:
+            journal.retry("t1")
+    async with serve(Harness(FakeProvider(), channels=[channel], home=home)):
+        if running:
+            await asyncio.sleep(0)
+            assert channel.sent == []
+            with journal_of(home) as journal:
+                journal.retry("t1")
+        await channel.until_shown()
+
+    assert [one.text for one in channel.sent] == ["hi"]
+    assert document("--stuck")[0] == 0
 
 
 REFUSED = ProviderError("no such model for tulip-77", reason="model_not_found")

@@ -55,7 +55,8 @@ class OpenMessages:
 
     def requests(self) -> list[PendingApproval]:
         """Return these requests."""
-        columns = f"SELECT {PENDING_COLUMNS} FROM approvals JOIN open_approval_messages USING (id)"
+        # CROSS JOIN keeps the order: a lookup for each open request, never a scan of all approvals.
+        columns = f"SELECT {PENDING_COLUMNS} FROM open_approval_messages CROSS JOIN approvals USING (id)"
         return [pending_of(row) for row in self._database.read(columns)]
 
     def add(self, id: str) -> None:

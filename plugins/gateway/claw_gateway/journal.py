@@ -16,6 +16,7 @@ from claw import AcceptedEvent, ChatApi, ConfigError, Inbound, Outbound
 from claw.runtime import SYSTEM_CLOCK, Clock, DailyTask, Database, Statement, to_json
 from claw_channel_sdk import MessageFate
 
+from claw_gateway.failed_replies import FailedReplies
 from claw_gateway.fates import fate_of
 from claw_gateway.journal_reports import JournalReports
 from claw_gateway.lost_messages import LostMessages
@@ -60,7 +61,7 @@ class PendingReply:
     repeated: int = 0
 
 
-class Journal(JournalReports, LostMessages):
+class Journal(JournalReports, LostMessages, FailedReplies):
     """The state that a restart needs, the turn log of the gateway. Every call is one commit, about 20 µs.
 
     A commit survives a killed process when the call returns, and a power cut after ``durable``.

@@ -4,6 +4,9 @@ from typing import Any
 
 from claw.runtime import Database
 
+_OPEN_ONLY = """WHERE ended_at_ms IS NULL
+    OR turn IN (SELECT turn FROM owed WHERE state NOT IN ('paid', 'dismissed'))"""
+
 
 class JournalReports:
     """The part of the journal that reports."""
@@ -18,13 +21,13 @@ class JournalReports:
         """
         rows = self._database.read(
             f"""SELECT turn, session_key, began_at_ms, ended_at_ms, outcome, coalesce(attempts, 1),
-            (SELECT count(*) FROM owed WHERE owed.turn = turns.turn AND state IN ('owed', 'sending')),
+            (SELECT count(*) FROM owed WHERE owed.turn = turns.turn AND state IN ('owed', 'sending', 'retry')),
             (SELECT group_concat(state || ': ' || why, '; ') FROM owed
-             WHERE owed.turn = turns.turn AND state IN ('refused', 'expired', 'unknown')),
+             WHERE owed.turn = turns.turn AND state IN ('refused', 'expired', 'unknown', 'dismissed')),
             (SELECT coalesce(sum(repeated), 0) FROM owed WHERE owed.turn = turns.turn), attempts IS NOT NULL,
             coalesce(causes.why, '')
             FROM turns LEFT JOIN watched USING (turn) LEFT JOIN causes USING (turn)
-            {"WHERE ended_at_ms IS NULL OR turn IN (SELECT turn FROM owed WHERE state != 'paid')" if open_only else ""}
+            {_OPEN_ONLY if open_only else ""}
             ORDER BY began_at_ms DESC LIMIT ?""",
             limit,
         )
@@ -43,10 +46,10 @@ class JournalReports:
     def replies_without_turn(self) -> list[dict[str, Any]]:
         """Return pending and undeliverable replies of no turn: answers to commands, pairing codes …"""
         rows = self._database.read(
-            """SELECT channel, account, chat, owed_at_ms, state, why FROM owed
-            WHERE state != 'paid' AND turn NOT IN (SELECT turn FROM turns) ORDER BY number"""
+            """SELECT turn, channel, account, chat, owed_at_ms, state, why FROM owed
+            WHERE state NOT IN ('paid', 'dismissed') AND turn NOT IN (SELECT turn FROM turns) ORDER BY number"""
         )
-        names = ("channel", "account", "chat", "owedAtMs", "state", "why")
+        names = ("turn", "channel", "account", "chat", "owedAtMs", "state", "why")
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def counts(self) -> tuple[int, int]:

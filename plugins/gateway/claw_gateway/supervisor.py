@@ -58,6 +58,7 @@ from claw_gateway.channel_states import (
 )
 from claw_gateway.delivery import OutboxDelivery
 from claw_gateway.directives import visible_part
+from claw_gateway.failed_replies import send_retries
 from claw_gateway.inbound import InboundPipeline
 from claw_gateway.journal import UnfinishedTurn, journal_of
 from claw_gateway.kept_channels import kept_channels
@@ -111,6 +112,8 @@ class ChannelServer:
         asyncio.get_running_loop().set_exception_handler(self.app.on_loop_error)
         self._recover()
         self._intake.add(asyncio.ensure_future(self._pipeline.greet_paired()))
+        retries = send_retries(self._journal, self._delivery.enqueue, self.app.log)
+        self._intake.add(asyncio.ensure_future(retries))
         for key, one in self.channels.items():
             self._listening[key] = asyncio.ensure_future(self._listen(one))
         try:

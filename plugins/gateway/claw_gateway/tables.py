@@ -27,5 +27,6 @@ TABLES = (
      account TEXT NOT NULL, chat TEXT NOT NULL, body BLOB NOT NULL, state TEXT NOT NULL, owed_at_ms INTEGER NOT NULL,
      sent_at_ms INTEGER, message_ids BLOB, repeated INTEGER NOT NULL DEFAULT 0, why TEXT NOT NULL DEFAULT '')""",
     "CREATE INDEX IF NOT EXISTS owed_open ON owed (state) WHERE state IN ('owed', 'sending')",
+    "CREATE INDEX IF NOT EXISTS owed_retry ON owed (state) WHERE state = 'retry'",
     "CREATE INDEX IF NOT EXISTS owed_turn ON owed (turn)",
 )

@@ -1,13 +1,16 @@
 """``claw turns``: the turns that were answered or are running, and the replies that could not be delivered."""
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from claw import t
+from claw import UsageError, t
 from claw.runtime import (
     AsJson,
+    Database,
     JsonlSessionStore,
     document,
     home_of,
@@ -17,12 +20,20 @@ from claw.runtime import (
     table,
 )
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="List recent and interrupted turns.")
+from claw_gateway.process.presence import gateway_pid
 
+if TYPE_CHECKING:
+    from claw_gateway.journal import Journal
 
-@app.callback()
-def _top() -> None:
-    """Keep ``list`` a sub-command: a lone command would take the place of the group."""
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="List recent and interrupted turns; retry or dismiss replies that failed.",
+)
+TurnId = Annotated[
+    str, typer.Argument(metavar="[TURN]", help="The turn, as claw turns list --stuck shows it.")
+]
+All = Annotated[bool, typer.Option("--all", help="Every turn with a reply that failed.")]
 
 
 @app.command("list")
@@ -68,6 +79,69 @@ def list_(
     raise typer.Exit(code=1 if stuck and rows else 0)
 
 
+@app.command()
+def retry(turn: TurnId = "", everything: All = False, as_json: AsJson = False) -> None:
+    """Send the replies of TURN that failed again. One with an unknown outcome may then be in its chat twice."""
+    with _journal() as journal:
+        changed = _change(journal, journal.retry, turn, everything)
+    if as_json:
+        document("turns-retried", {"turns": changed})
+        return
+    running = gateway_pid(home_of(os.environ)) is not None
+    for id, count in changed.items():
+        if running:
+            text = t("turn {id}: {count:reply is|replies are} sent again now", id=id, count=count)
+        else:
+            text = t(
+                "turn {id}: {count:reply is|replies are} sent at the next start of the gateway",
+                id=id,
+                count=count,
+            )
+        typer.echo(text)
+    if not changed:
+        typer.echo(t("no reply has failed"))
+
+
+@app.command()
+def dismiss(turn: TurnId = "", everything: All = False, as_json: AsJson = False) -> None:
+    """Acknowledge the replies of TURN that failed: --stuck shows them no longer, and they are not sent."""
+    with _journal() as journal:
+        changed = _change(journal, journal.dismiss, turn, everything)
+    if as_json:
+        document("turns-dismissed", {"turns": changed})
+        return
+    for id, count in changed.items():
+        typer.echo(t("turn {id}: {count:reply is|replies are} dismissed", id=id, count=count))
+    if not changed:
+        typer.echo(t("no reply has failed"))
+
+
+@contextmanager
+def _journal() -> "Iterator[Journal]":
+    from claw_gateway.journal import Journal
+
+    with closing(Database(home_of(os.environ) / "state.db")) as database:
+        yield Journal(database)
+
+
+def _change(journal: "Journal", change: Callable[[str], int], turn: str, everything: bool) -> dict[str, int]:
+    """Apply a change to one turn, or to all with a failed reply; return the number of its replies for each.
+
+    :raises UsageError: neither or both are given, or the turn has no failed reply.
+    """
+    if bool(turn) == everything:
+        raise UsageError("name one turn, or give --all", fix="claw turns list --stuck shows the turns")
+    if everything:
+        return {id: change(id) for id in journal.failed_turns()}
+    if not (count := change(turn)):
+        raise UsageError(
+            "turn {id} has no reply that failed",
+            fix="claw turns list --stuck shows the turns; an interrupted turn is resumed at the next start",
+            id=printable(turn),
+        )
+    return {turn: count}
+
+
 def _without_abandoned(turns: list[dict[str, Any]], sessions: JsonlSessionStore) -> list[dict[str, Any]]:
     """Leave out turns of a terminal whose process is gone: nothing waits for them, and no start resumes them."""
     return [
@@ -103,10 +177,10 @@ def _waiting_row(chat: dict[str, Any]) -> list[str]:
 
 
 def _notice_row(notice: dict[str, Any]) -> list[str]:
-    if notice["state"] in ("owed", "sending"):
-        return ["-", _moment(notice["owedAtMs"]), _chat_name(notice), t("a notice"), "1", ""]
+    if notice["state"] in ("owed", "sending", "retry"):
+        return [notice["turn"], _moment(notice["owedAtMs"]), _chat_name(notice), t("a notice"), "1", ""]
     why = f"{notice['state']}: {notice['why']}"
-    return ["-", _moment(notice["owedAtMs"]), _chat_name(notice), t("not delivered"), "", why]
+    return [notice["turn"], _moment(notice["owedAtMs"]), _chat_name(notice), t("not delivered"), "", why]
 
 
 def _chat_name(chat: dict[str, Any]) -> str:
