@@ -273,3 +273,16 @@ def test_a_setting_that_a_plugin_refuses_is_named_once_with_its_own_fix(
         [line] = [line for line in output.splitlines() if key in line]
         assert fix in line
         assert "uninstall" not in output
+
+
+def test_an_unknown_key_of_a_channel_is_named_once(home: Path) -> None:
+    configured(home, f"channels: {{http: {{prot: 5}}}}\ngateway: {{port: 0, auth: {{token: {TOKEN}}}}}")
+    claw("chat", "hi")
+    command = [sys.executable, "-m", "claw", "gateway"]
+    started = subprocess.run([*command, "start"], capture_output=True, text=True, check=False, timeout=120)
+    subprocess.run([*command, "stop"], capture_output=True, check=False, timeout=60)
+
+    surfaces = ("channels", "status"), ("doctor",), ("config", "validate")
+    for output in (started.stderr, *(claw(*words).output for words in surfaces)):
+        [line] = [line for line in output.splitlines() if "channels.http.prot" in line]
+        assert "is not a known key" in line and "its check" not in output

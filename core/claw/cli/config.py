@@ -81,7 +81,8 @@ def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[Config
         why = t("no plugin in use looks for settings without effect (claw-admin does)")
         fix = checking[0].fix if checking else "pip install claw-admin"
         warnings.append(setup.config.error("plugins", why, fix))
-    return errors, [*warnings, *_refused_settings(setup, host)]
+    said = "\n".join(map(str, warnings))
+    return errors, [*warnings, *(one for one in _refused_settings(setup, host) if one.problem not in said)]
 
 
 def _refused_settings(setup: "Setup", host: "Host") -> Iterator[ConfigError]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from claw import ClawError, Diagnostic, Finding, HttpClients, PluginConfig, UsageError, t
+from claw import ClawError, ConfigError, Diagnostic, Finding, HttpClients, PluginConfig, UsageError, t
 from claw.runtime import (
     LOADED,
     QUARANTINED,
@@ -168,6 +168,8 @@ async def _ask(one: Contribution[Diagnostic], context: DoctorContext) -> list[Fi
         if context.channel:
             raise
         return [Finding(one.plugin, "check", t("its check {name} failed", name=name))]
+    except ConfigError as why:  # as ``config validate`` names it
+        return [Finding(why.where or one.plugin, "config", why.problem, why.fix)]
     except ClawError as why:
         problem = t("its check {name} failed: {why}", name=name, why=why.problem)
         return [Finding(one.plugin, "check", problem, why.fix)]

@@ -171,7 +171,8 @@ def _next_steps() -> list[str]:
     failed = [one for one in channels if one["state"] == "failed"]
     judged = _judged_config()
     lines = [f"{kind}: {one}" for kind, one in judged]
-    lines += [f"{channel_key(one['channel'], one['account'])}: {one['detail']}" for one in failed]
+    details = [(channel_key(one["channel"], one["account"]), one["detail"]) for one in failed]
+    lines += [f"{key}: {detail}" for key, detail in details if not any(detail in line for line in lines)]
     served = dict.fromkeys(one["channel"] for one in channels if one["state"] != "failed")
     faults = (one for one in setup.plugin_states if one.stage)
     # A plugin's settings were named as a warning about the file, by their key or by the plugin.
