@@ -229,6 +229,7 @@ def test_a_start_prints_the_findings_and_the_channel_that_failed(home: Path, tmp
         ("channels: {feishu: {appId: cli_x}}", "channels.feishu.appSecret: is missing"),
         ("channels: {discord: {}}", "channels.discord.token"),
         ("plugins: {entries: {mcp: {config: {mcpServers: {x: {}}}}}}", "has either a command (and args) or a url"),
+        ("mcpServers: {x: {}}", "has either a command (and args) or a url"),
         ("channels: {telegram: {accounts: {a: {botToken: '1:abc'}, b: {}}}}", "channels.telegram.accounts.b"),
     ],
 )  # fmt: skip

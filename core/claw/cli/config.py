@@ -89,7 +89,7 @@ def _refused_settings(setup: "Setup", host: "Host") -> Iterator[ConfigError]:
     """Yield the settings that a plugin refuses: now, or when it was last loaded."""
     from claw.host.state import chosen_by_file
 
-    wanted = outline_config(setup.config.raw)
+    wanted = outline_config(setup.config.layout.tree)
     for state in setup.plugin_states:
         if state.state == LOADED and (state.found.channels or chosen_by_file(state.id, wanted)):
             host.ask(state.id)

@@ -110,9 +110,10 @@ def standard_plugins(*more: str) -> tuple[Any, ...]:
 
 def _with_settings_alone(plugin: Any) -> Any:
     whole = plugin.manifest
-    if whole is None or not whole.config_keys:
+    if whole is None or not (whole.config_keys or whole.short_keys):
         return replace(plugin, manifest=None)
-    own = {name: getattr(whole, name) for name in ("config_keys", "config_models", "config_schema")}
+    names = ("config_keys", "config_models", "config_schema", "short_keys")
+    own = {name: getattr(whole, name) for name in names}
     return replace(plugin, manifest=type(whole)(id=whole.id, kinds=("tool",), **own))
 
 

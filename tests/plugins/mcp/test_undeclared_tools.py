@@ -4,11 +4,15 @@ from typing import Any
 
 import pytest
 from claw.config.summary import outline_config
-from claw.host.manifest import InstalledPlugin, Manifest, ToolDeclaration
+from claw.host.manifest import InstalledPlugin, Manifest, ToolDeclaration, short_forms
 from claw.host.state import decide_states
 
 LATER = InstalledPlugin(
-    "mcp", "claw_mcp", "claw-mcp", "1", manifest=Manifest("mcp", kinds=("tool", "command"))
+    "mcp",
+    "claw_mcp",
+    "claw-mcp",
+    "1",
+    manifest=Manifest("mcp", kinds=("tool", "command"), short_keys=("mcpServers",)),
 )
 OTHER = InstalledPlugin(
     "acme", "acme", "acme", "1", manifest=Manifest("acme", tools=(ToolDeclaration("acme_go", optional=True),))
@@ -16,7 +20,7 @@ OTHER = InstalledPlugin(
 
 
 def state(tree: dict[str, Any]) -> tuple[str, bool]:
-    later = decide_states((LATER, OTHER), outline_config(tree), ())[0]
+    later = decide_states((LATER, OTHER), outline_config(tree, short_forms((LATER, OTHER))), ())[0]
     return later.state, later.eager
 
 
