@@ -1,12 +1,14 @@
 """isolation: third-party code within limits."""
 
+import gc
 import os
 import signal
 import sys
 import time
 
 import pytest
-from claw.host.isolation import describe_exception, run_bounded
+from claw.host.isolation import describe_exception, function_ids, run_bounded
+from claw.policy.engine import judge_tools
 
 
 def test_the_answer_comes_back():
@@ -58,3 +60,20 @@ def test_an_exception_that_cannot_say_itself_has_a_name():
     assert describe_exception(Odd()) == "Odd"
     assert describe_exception(KeyError("x")) == "KeyError: 'x'"
     assert sys.exc_info() == (None, None, None)
+
+
+def test_the_functions_are_listed_while_a_finalizer_adds_a_module(monkeypatch):
+    class Importing:
+        def __del__(self):
+            monkeypatch.setitem(sys.modules, "added_by_a_finalizer", sys)
+
+    before = gc.get_threshold()
+    try:
+        gc.collect()
+        gc.set_threshold(50)
+        found = Importing()
+        found.itself = found
+        del found
+        assert f"{judge_tools.__module__}:judge_tools" in function_ids()
+    finally:
+        gc.set_threshold(*before)

@@ -143,7 +143,7 @@ def written(venv: Venv) -> Path:
     """A new plugin; its author makes the tool an optional one, and the manifest follows the code."""
     does(venv, "plugins", "new", "doorbell")
     project = venv.home / "claw-plugin-doorbell"
-    edited(project / "claw_plugin_doorbell/__init__.py", {"@tool\n": "@tool(optional=True)\n"})
+    edited(project / "claw_plugin_doorbell/__init__.py", {"@tool(": "@tool(optional=True, "})
     stale = venv.claw("plugins", "build", str(project), "--check")
     assert stale.returncode == 1
     does(venv, *printed(stale.stdout + stale.stderr, r"plugins build \S+"))

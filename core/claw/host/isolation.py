@@ -260,11 +260,12 @@ def function_ids() -> dict[str, int]:
     """Return every function of the guarded modules with the identity of its code: ``claw.policy.engine:judge``
     → id.
     """
+    # Copies: another thread, or a finalizer that runs here, may import a module.
     return {
         f"{name}:{key}": id(value.__code__)
-        for name, module in list(sys.modules.items())
+        for name, module in sys.modules.copy().items()
         if name.startswith(_GUARDED) and module is not None
-        for key, value in vars(module).items()
+        for key, value in vars(module).copy().items()
         if type(value) is FunctionType
     }
 

@@ -24,9 +24,10 @@ def hook(**given):
 
 
 @pytest.fixture
-def few_files() -> Iterator[None]:
-    """As many open files as most systems give: a listener that keeps every slow caller would run out."""
+def enough_files() -> Iterator[None]:
+    """Open files for both ends of a thousand connections, and for those that earlier tests left open."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(before[1], 4096), before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
@@ -117,21 +118,19 @@ async def test_of_many_slow_bodies_the_oldest_make_space_and_a_true_event_is_ser
             writer.close()
 
 
-async def test_a_thousand_callers_without_a_head_stop_nobody(few_files):
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2048), hard))  # both ends are in this process
-    async with listening(hook()) as harness:
+async def test_a_thousand_callers_without_a_head_stop_nobody(enough_files):
+    async with listening(hook()) as harness, contextlib.AsyncExitStack() as opened:
         slow = []
         for _ in range(1000):
-            slow.append(await asyncio.open_connection(harness.host, harness.port))
-            slow[-1][1].write(b"POST /hooks/acme HTTP/1.1\r\nhost: loc")
+            reader, writer = await asyncio.open_connection(harness.host, harness.port)
+            opened.callback(writer.close)
+            writer.write(b"POST /hooks/acme HTTP/1.1\r\nhost: loc")
+            slow.append(reader)
 
         async with asyncio.timeout(5):
             assert (await harness.ask("POST", "/hooks/acme", b"true")).plain == {"bytes": 4}
 
-        assert await asyncio.wait_for(slow[0][0].read(), 5) == b""  # closed
-        for _, writer in slow:
-            writer.close()
+        assert await asyncio.wait_for(slow[0].read(), 5) == b""  # closed
 
 
 async def test_a_head_that_does_not_end_is_closed(monkeypatch):
