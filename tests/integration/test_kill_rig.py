@@ -13,7 +13,7 @@ from rigs.kill import Report, many_deaths
 
 SEEDS, KILLS = 6, 50
 FULL_KILLS, FULL_KILLS_EACH = 10_000, 50
-TOGETHER = 4
+TOGETHER = 6
 
 ASKED = (
     Asked(1, "telegram", "direct", "plain"),
@@ -109,6 +109,32 @@ def test_a_mark_excuses_the_message_that_it_is_on_and_no_other_of_its_turn():
     twice = replace(GOOD, visible=(*GOOD.visible[:2], GOOD.visible[1], *GOOD.visible[2:]))
     assert faults(marked(twice, 1)) == []
     assert only(marked(twice, 2)) == "doubled"
+
+
+def test_a_notice_may_be_repeated_where_repeats_show_and_as_often_as_a_send_was_cut():
+    notice = Reply("a", "telegram", "claw stopped 3 times", "paid", is_notice=True)
+    shown = ChatMessage("telegram", "direct", notice.text)
+    twice = replace(GOOD, visible=(*GOOD.visible, shown, shown), replies=(*GOOD.replies, notice), doubts=1)
+    assert faults(twice) == []
+    assert only(replace(twice, doubts=0)) == "unexpected", "nothing was cut"
+    assert only(replace(twice, visible=(*twice.visible, shown))) == "unexpected", (
+        "one send was cut, two are repeated"
+    )
+    assert only(replace(twice, idempotent=frozenset({"telegram"}))) == "unexpected", (
+        "the service drops repeats"
+    )
+    said = replace(notice, is_notice=False)
+    assert only(replace(twice, replies=(*GOOD.replies, said))) == "unexpected", "an answer"
+    elsewhere = ChatMessage("feishu", "direct", notice.text)
+    assert only(replace(twice, visible=(*GOOD.visible, shown, elsewhere))) == "unexpected", (
+        "never queued there"
+    )
+
+
+def test_an_answer_is_visible_once_even_if_it_is_called_a_notice():
+    twice = replace(GOOD, visible=(GOOD.visible[0], *GOOD.visible), doubts=1)
+    called = replace(GOOD.replies[0], is_notice=True)
+    assert only(replace(twice, replies=(called, *GOOD.replies[1:]))) == "doubled"
 
 
 def test_what_was_not_said_to_us_or_wanted_silence_is_not_answered():

@@ -57,6 +57,7 @@ class Reply:
     """A row of the outbox.
 
     :param marks: number of sends although it may have been visible already.
+    :param is_notice: it is in place of an answer, or about one: it is sent until its delivery is known.
     """
 
     turn: str
@@ -64,6 +65,7 @@ class Reply:
     text: str
     state: str
     marks: int = 0
+    is_notice: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ def faults(history: History) -> list[str]:
         *_effects(model),
         *_open(model),
         *_strange(model),
+        *_unexpected(model),
     ]
 
 
@@ -274,11 +277,22 @@ def _strange(model: _Model) -> Iterator[str]:
     for number, times in sorted(Counter(model.history.recorded).items()):
         if times > 1:
             yield f"transcript: question {number} is recorded {times} times"
-    replies = Counter(one.text for one in model.history.replies if not LABEL.search(one.text))
-    said = Counter(one.text for one in model.history.visible if not LABEL.search(one.text))
-    marks: Counter[str] = Counter()
-    for one in model.history.replies:
-        marks[one.text] += one.marks
-    for text, times in (said - replies).items():
-        if times > marks[text]:
-            yield f"unexpected: {text[:60]!r} is visible more often than it was queued"
+
+
+def _unexpected(model: _Model) -> Iterator[str]:
+    """A text without a label is visible as often as it was queued and marked; a notice also once more for each send
+    that was cut, on a platform that shows repeats."""
+    replies = [one for one in model.history.replies if not LABEL.search(one.text)]
+    queued = Counter((one.platform, one.text) for one in replies)
+    once = {(one.platform, one.text) for one in replies if not one.is_notice}
+    said = Counter((one.platform, one.text) for one in model.history.visible if not LABEL.search(one.text))
+    for one in replies:
+        queued[one.platform, one.text] += one.marks
+    repeats = 0
+    for (platform, text), times in (said - queued).items():
+        if not queued[platform, text] or (platform, text) in once or platform in model.history.idempotent:
+            yield f"unexpected: {text[:60]!r} is visible more often than it was queued on {platform}"
+        else:
+            repeats += times
+    if repeats > model.history.doubts:
+        yield f"unexpected: notices are repeated {repeats} times, and {model.history.doubts} sends were cut at most"

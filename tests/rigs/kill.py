@@ -6,6 +6,7 @@ end one life may settle everything; then the history is put together for the che
 
 import asyncio
 import json
+import math
 import os
 import random
 import signal
@@ -49,7 +50,10 @@ _NEEDS = {"effect-marked": "jot", "effect-done": "jot", "stream-posted": "long",
 """Fail point → the request that passes it."""
 _LONGEST_LIFE_SECONDS = 2.5
 _NOTES_SECONDS = 1.3  # after which Discord's channel has noted who writes to it
-_SETTLE_SECONDS = 45.0
+_SETTLE_SECONDS = (
+    75.0  # without progress: a full group of Telegram's takes the next message after 60 at the latest
+)
+_LONGEST_SETTLE_SECONDS = 180.0
 _LOST_SHARE = 0.3
 _REAPED_SECONDS = 180.0  # nothing survives it; but the machine may be held up
 
@@ -95,14 +99,19 @@ class Rig:
 
     def somebody_writes(self) -> None:
         """Anybody, anything, anywhere; now and then the service repeats itself, or loses what it says to an answer."""
-        platform, chat = self.dice.choice(self.platforms), self.dice.choice(CHATS)
+        platform, chat = self._anywhere()
         if self.dice.random() < _LOST_SHARE:
             self.report.lost += platform.lose()
-        kinds = {"plain": 5, "jot": 3, "long": 2, "hush": 1, "aside": 1 if chat == GROUP else 0}
+        kinds = {"plain": 5, "jot": 3, "long": 2, "hush": 1, "aside": 1 if chat in platform.groups else 0}
         self.say(platform, chat, self.dice.choices(list(kinds), list(kinds.values()))[0])
         if self.dice.random() < 0.15:
             mine = [one.number for one in self.asked.values() if one.platform == platform.name]
             platform.again(self.dice.choice(mine))
+
+    def _anywhere(self) -> tuple[Platform, str]:
+        """Return a chat of a platform: as often a group, whichever it is, as each of the private chats."""
+        platform, chat = self.dice.choice(self.platforms), self.dice.choice(CHATS)
+        return platform, self.dice.choice(platform.groups) if chat == GROUP else chat
 
     async def warm_up(self) -> None:
         """A first life that is let live: everybody has written once."""
@@ -129,7 +138,7 @@ class Rig:
         for _ in range(self.dice.randint(0, 2)):
             self.somebody_writes()
         if name in _NEEDS:
-            self.say(self.dice.choice(self.platforms), self.dice.choice(CHATS), _NEEDS[name])
+            self.say(*self._anywhere(), _NEEDS[name])
         life = await self._begin(point)
         left = self.dice.uniform(0.05, 0.9) if not point else _LONGEST_LIFE_SECONDS
         ends = time.monotonic() + left
@@ -181,11 +190,15 @@ class Rig:
             platform.life_ended()
 
     async def _until_quiet(self, life: Life) -> None:
-        ends = time.monotonic() + _SETTLE_SECONDS
-        nudge = time.monotonic() + 3
-        while time.monotonic() < ends and await life.lives(0.05):
-            if self._all_acknowledged() and ledger.quiet(self.home):
+        """Wait until all work is done: longer while less and less of it is left."""
+        began = time.monotonic()
+        ends, least, nudge = began + _SETTLE_SECONDS, math.inf, began + 3
+        while time.monotonic() < min(ends, began + _LONGEST_SETTLE_SECONDS) and await life.lives(0.05):
+            left = ledger.unsettled(self.home)
+            if left == 0 and self._all_acknowledged():
                 return
+            if left is not None and left < least:
+                least, ends = left, time.monotonic() + _SETTLE_SECONDS
             if time.monotonic() > nudge:
                 nudge += 3
                 for platform in self.platforms:

@@ -11,6 +11,8 @@ from typing import Any
 from rigs.checker import Reply, Taken, Turn
 
 _NUMBER = re.compile(r"(?:ask|aside)-(\d+)")
+_KEYS_OF_NOTICES = (":doubt", ":cut", ":left")
+_ENDS_OF_ANSWERS = ("stop", "length")
 
 
 def rows(home: Path, query: str) -> list[tuple[Any, ...]]:
@@ -27,10 +29,15 @@ def rows(home: Path, query: str) -> list[tuple[Any, ...]]:
 
 def quiet(home: Path) -> bool:
     """Return true if no message waits, no turn runs and no reply is pending."""
+    return unsettled(home) == 0
+
+
+def unsettled(home: Path) -> int | None:
+    """Count the messages that wait, the turns that run and the replies that are pending; None = no database yet."""
     left = """SELECT (SELECT count(*) FROM inbox WHERE state IN ('new', 'taken'))
               + (SELECT count(*) FROM turns WHERE ended_at_ms IS NULL)
               + (SELECT count(*) FROM owed WHERE state IN ('owed', 'sending'))"""
-    return rows(home, left) == [(0,)]
+    return next((count for (count,) in rows(home, left)), None)
 
 
 def taken(home: Path) -> Iterator[Taken]:
@@ -50,7 +57,10 @@ def replies(home: Path) -> Iterator[Reply]:
     """All replies, in their order."""
     query = "SELECT turn, channel, body, state, repeated FROM owed ORDER BY number"
     for turn, channel, body, state, repeated in rows(home, query):
-        yield Reply(turn, channel, json.loads(body)["text"], state, repeated)
+        reply = json.loads(body)
+        is_answer = reply.get("stop_reason", "stop") in _ENDS_OF_ANSWERS
+        is_notice = not is_answer or reply["key"].endswith(_KEYS_OF_NOTICES)
+        yield Reply(turn, channel, reply["text"], state, repeated, is_notice)
 
 
 def recorded(home: Path) -> tuple[list[int], list[str]]:

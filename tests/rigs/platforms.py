@@ -22,10 +22,12 @@ class Platform(Protocol):
 
     :ivar name: of the channel.
     :ivar idempotent: it drops a message that is sent again.
+    :ivar groups: its chats of the kind ``GROUP``.
     """
 
     name: str
     idempotent: bool
+    groups: tuple[str, ...]
 
     def section(self) -> dict[str, Any]:
         """``channels.NAME`` of the config."""
@@ -75,10 +77,15 @@ class Losses:
 
 
 class Telegram:
-    """Long polling: an update is acknowledged by the offset of a later poll."""
+    """Long polling: an update is acknowledged by the offset of a later poll.
+
+    It has several groups: each takes 20 posts and edits a minute, and replies behind a full one wait up to 60 seconds.
+    """
 
     name, idempotent = "telegram", False
-    _ids: ClassVar = {DIRECT: FakeTelegram.CHAT, OTHER: 444555666, GROUP: FakeTelegram.GROUP}
+    groups: tuple[str, ...] = (GROUP, "group 2", "group 3", "group 4")
+    _group_ids: ClassVar = {group: FakeTelegram.GROUP - at for at, group in enumerate(groups)}
+    _ids: ClassVar = {DIRECT: FakeTelegram.CHAT, OTHER: 444555666, **_group_ids}
 
     def __init__(self, fake: FakeTelegram, *, streaming: bool) -> None:
         self.fake, self._streaming, self._losses = fake, streaming, Losses()
@@ -87,7 +94,7 @@ class Telegram:
     def section(self) -> dict[str, Any]:
         return {
             "botToken": self.fake.token, "apiBase": self.fake.url, "pollSeconds": 5, "dmPolicy": "open",
-            "allowFrom": ["*"], "groups": {str(self._ids[GROUP]): {}}, "streaming": self._streaming,
+            "allowFrom": ["*"], "groups": {str(id): {} for id in self._group_ids.values()}, "streaming": self._streaming,
         }  # fmt: skip
 
     async def listened_to(self) -> None:
@@ -97,7 +104,7 @@ class Telegram:
         fields: dict[str, Any] = {}
         if chat == OTHER:
             fields["from"] = {"id": self._ids[OTHER], "is_bot": False, "first_name": "Li"}
-        if chat == GROUP and to_us:
+        if chat in self.groups and to_us:
             name = f"@{self.fake.bot['username']}"
             text, fields["entities"] = (
                 f"{name} {text}",
@@ -132,6 +139,7 @@ class Feishu:
     """
 
     name, idempotent = "feishu", True
+    groups: tuple[str, ...] = (GROUP,)
     _chats: ClassVar = {DIRECT: "oc_direct", OTHER: "oc_other", GROUP: "oc_group"}
     _people: ClassVar = {DIRECT: "ou_direct", OTHER: "ou_other", GROUP: "ou_direct"}
 
@@ -214,6 +222,7 @@ class Discord:
     """The gateway: nothing is acknowledged by itself, everything can be asked for later."""
 
     name, idempotent = "discord", True
+    groups: tuple[str, ...] = (GROUP,)
 
     def __init__(self, fake: FakeDiscord) -> None:
         self.fake, self._losses = fake, Losses()
