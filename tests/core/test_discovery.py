@@ -7,12 +7,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from claw.host.discovery import FILE, installed_plugins
-from claw.host.manifest import installed_plugins as scan_again
+from claw.host.manifest import installed_plugins as scan_again, release_train
 from hypothesis import given, settings, strategies as st
 from third_party import installed
 
@@ -33,6 +34,13 @@ atexit.register(tell)
 from claw.__main__ import main
 main()
 """
+
+
+@pytest.fixture(autouse=True)
+def release_is_read_again() -> Iterator[None]:
+    """Forget the release train that a test saw with a path of its own: the next test has another."""
+    yield
+    release_train.cache_clear()
 
 
 def older(folder: Path) -> Path:
