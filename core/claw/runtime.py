@@ -8,7 +8,7 @@ from claw import lazy_names
 
 _NAMES = {
     # A running claw and its turns: services, engines, commands
-    "claw.agent.chat_commands": "ChatConversation parse_choice run_chat_command",
+    "claw.agent.chat_commands": "Conversation FunctionCommand parse_choice run_chat_command",
     "claw.agent.context": "OMITTED PROMPT_SHARE TOO_LARGE_REASONS open_turn",
     "claw.agent.models": (
         "candidates checked_answer missing_key_error missing_provider_error select_models unknown_key_error"
@@ -48,7 +48,7 @@ _NAMES = {
     ),
     "claw.config.values": "Duration Names Size origin_of section_default validation_error",
     # Contracts beyond those of ``claw``
-    "claw.contracts.channel": "OPERATOR_ONLY WAITS_FOR_REPLY Conversation FunctionCommand UnavailableChannel",
+    "claw.contracts.channel": "OPERATOR_ONLY WAITS_FOR_REPLY UnavailableChannel",
     "claw.contracts.diagnostics": "BLOCKED DISABLED IDLE INCOMPATIBLE LOADED QUARANTINED",
     "claw.contracts.errors": "BusyError",
     "claw.contracts.extensions": "Statement position_of",

@@ -1,7 +1,8 @@
 """For type checkers: the public names of claw.runtime, as ``runtime`` finds them (tests/core/test_public.py)."""
 
 from claw.agent.chat_commands import (
-    ChatConversation as ChatConversation,
+    Conversation as Conversation,
+    FunctionCommand as FunctionCommand,
     parse_choice as parse_choice,
     run_chat_command as run_chat_command,
 )
@@ -155,8 +156,6 @@ from claw.config.values import (
 from claw.contracts.channel import (
     OPERATOR_ONLY as OPERATOR_ONLY,
     WAITS_FOR_REPLY as WAITS_FOR_REPLY,
-    Conversation as Conversation,
-    FunctionCommand as FunctionCommand,
     UnavailableChannel as UnavailableChannel,
 )
 from claw.contracts.diagnostics import (

@@ -14,7 +14,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 from claw import Decision, PendingApproval, hookimpl, i18n as words
-from claw.agent.chat_commands import ChatConversation, run_chat_command
+from claw.agent.chat_commands import Conversation, run_chat_command
 from claw.agent.routing import admit
 from claw.agent.turn_context import TurnOptions
 from claw.cli.chat_conversation import TerminalConversation
@@ -38,7 +38,7 @@ TWO = {
 CHAT = {"channels": {"acme": {"allowFrom": ["u1", "u2"], "groups": {"g1": {}}}}, "owners": ["acme:u1"]}
 
 
-def said(harness: Harness, line: str, sender: str = "", group: bool = False) -> ChatConversation:
+def said(harness: Harness, line: str, sender: str = "", group: bool = False) -> Conversation:
     """The conversation behind a line: of the terminal, or of a person of the channel acme."""
     from claw.app import terminal_message
 
@@ -49,7 +49,7 @@ def said(harness: Harness, line: str, sender: str = "", group: bool = False) -> 
     inbound = Inbound(address, line, Sender(sender), chat_type=chat, mentions_us=True)
     route = admit(inbound, harness.app.config)
     assert route, "this person may talk"
-    return ChatConversation(harness.app.runtime, harness.app.chat_commands, inbound, route)
+    return Conversation(harness.app.runtime, harness.app.chat_commands, inbound, route)
 
 
 async def type_in(harness: Harness, line: str, **who: Any) -> str | None:

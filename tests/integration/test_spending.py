@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from claw import CallAccount
-from claw.agent.chat_commands import ChatConversation, run_chat_command
+from claw.agent.chat_commands import Conversation, run_chat_command
 from claw.agent.routing import admit
 from claw.app import terminal_message
 from claw.contracts.errors import BudgetError, ProviderError
@@ -34,12 +34,12 @@ def meter_of(harness: Harness) -> Any:
     return meter
 
 
-def conversation_of(harness: Harness) -> ChatConversation:
+def conversation_of(harness: Harness) -> Conversation:
     """Of the person at the terminal."""
     inbound = terminal_message("/status")
     route = admit(inbound, harness.app.config)
     assert route
-    return ChatConversation(harness.app.runtime, harness.app.chat_commands, inbound, route)
+    return Conversation(harness.app.runtime, harness.app.chat_commands, inbound, route)
 
 
 class Slow(FakeProvider):

@@ -10,14 +10,15 @@ import asyncio
 import inspect
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from claw.agent.context import compact_conversation
 from claw.agent.routing import Route
 from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, parse_model_choice, resolve_turn
 from claw.config.summary import package_of, plugins_that_bring
-from claw.contracts.channel import ChatCommand, Conversation, FunctionCommand
+from claw.contracts.channel import ChatCommand, ConversationChange
 from claw.contracts.diagnostics import IDLE, LOADED
 from claw.contracts.errors import ClawError, PluginError, UsageError, nearest
 from claw.contracts.messages import Inbound
@@ -36,6 +37,20 @@ DEFAULT = "default"
 _LINE = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:@[\w.-]+)?(?:\s+(.*))?", re.S)
 _SIMILARITY = 0.7
 _HOOK = "register_chat_commands"
+
+
+@dataclass(frozen=True)
+class FunctionCommand:
+    """A :class:`ChatCommand` made of a coroutine function ``run(arguments, conversation)``."""
+
+    name: str
+    summary: str
+    run: "Callable[[str, Conversation], Awaitable[str]]"
+    usage: str = ""
+    owner_only: bool = False
+    changes: ConversationChange = "never"
+    is_long: bool = False
+    position: float = 100.0
 
 
 class ChatCommands:
@@ -87,9 +102,7 @@ class ChatCommands:
         command = await self.find(parsed[0]) if parsed else None
         return command is not None and getattr(command.value, "is_long", False) is True
 
-    async def run(
-        self, one: Contribution[ChatCommand], arguments: str, conversation: "ChatConversation"
-    ) -> str:
+    async def run(self, one: Contribution[ChatCommand], arguments: str, conversation: "Conversation") -> str:
         """Run a command in its plugin's own event loop; return its answer, or its error as a text."""
         limits = self._worker.timeouts
         long = getattr(one.value, "is_long", False) is True
@@ -129,7 +142,7 @@ class ChatCommands:
 class _ConversationView:
     """A conversation for a command that runs in another event loop: coroutine methods run in claw's own."""
 
-    def __init__(self, conversation: "ChatConversation", loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, conversation: "Conversation", loop: asyncio.AbstractEventLoop) -> None:
         self._conversation, self._loop = conversation, loop
 
     def __getattr__(self, name: str) -> Any:
@@ -137,13 +150,16 @@ class _ConversationView:
         return in_loop(self._loop, value) if inspect.iscoroutinefunction(value) else value
 
 
-class ChatConversation:
-    """The conversation of a message that may be a command (:class:`claw.runtime.Conversation`).
+class Conversation:
+    """The conversation of a chat command: what the command may read, and what it may do.
 
-    A chat service overrides :meth:`stop`, :meth:`submit` and :meth:`reply`.
+    A command runs in the event loop of its plugin. The coroutine methods run in claw's own loop, so that they are safe
+    there; for other work on the objects of ``runtime`` use :meth:`call`. A chat service overrides :meth:`stop`,
+    :meth:`submit` and :meth:`reply`.
 
-    :param inbound: the message that holds the command.
-    :param route: the route that it was admitted to.
+    :ivar runtime: the running claw: ``config``, ``registry``, ``sessions``, ``log``. Read it; change it by :meth:`call`.
+    :ivar inbound: the message that holds the command: its ``address`` and ``sender``.
+    :ivar route: the route that it was admitted to.
     """
 
     def __init__(
@@ -179,11 +195,11 @@ class ChatConversation:
 
     @property
     def overrides(self) -> Override:
-        """The overrides of this conversation."""
+        """The settings that were chosen for this conversation; empty (``reasoning``: None) = the agent's own."""
         return self.runtime.sessions.overrides.of(self.session_key)
 
     def set_overrides(self, **fields: Any) -> None:
-        """Set overrides of this conversation.
+        """Choose fields of ``overrides``; the others stay.
 
         :raises UsageError: the model is named with a key that its provider does not have.
         """
@@ -192,26 +208,26 @@ class ChatConversation:
         self.runtime.sessions.overrides.set(self.session_key, **fields)
 
     def clear_overrides(self) -> None:
-        """Clear all overrides."""
+        """Return to the agent's settings."""
         self.runtime.sessions.overrides.clear(self.session_key)
 
     async def commands(self) -> Sequence[tuple[str, str, str]]:
-        """Return name, summary and arguments of each chat command."""
+        """Return the chat commands in order: name, summary in the language in use, arguments."""
         await self.chat_commands.all()
         return self.chat_commands.menu()
 
     async def stop(self) -> str:
-        """Stop the running turn; here none can run during a command."""
+        """Stop the running turn and return a text about it; here none can run during a command."""
         return t("nothing is running")
 
     async def submit(self, text: str) -> None:
-        """Queue a further message; ignored here."""
+        """Submit a text as the sender's next message, after the command; ignored here."""
 
     async def reply(self, text: str) -> None:
-        """Send a text before the answer; ignored here."""
+        """Send a text before the answer of the command; ignored here."""
 
     async def reset(self) -> None:
-        """Reset the conversation; the old file is kept under another name, open approval requests are closed."""
+        """Start a new session; the old one is archived, open approval requests are closed."""
         runtime = self.runtime
         runtime.withdraw_requests(self.session_key)
         session = await runtime.sessions.open(self.session_key, self.agent_id)
@@ -239,16 +255,16 @@ class ChatConversation:
         return KnownModels(str(context.models[0]), tuple(filter(None, known)), tuple(providers), suggested)
 
     async def turn(self) -> TurnContext:
-        """Return the context that a turn would have now."""
+        """Return the context that a turn would have now: agent, models, tools, prompt."""
         return await resolve_turn(self.inbound, self.route, self.runtime, self.options)
 
     async def call(self, step: Callable[..., Any], *values: Any) -> Any:
-        """Call a function or coroutine function in claw's own event loop."""
+        """Call a function or coroutine function in claw's own event loop, and return its result."""
         result = step(*values)
         return await result if inspect.isawaitable(result) else result
 
 
-async def run_chat_command(line: str, conversation: ChatConversation) -> str | None:
+async def run_chat_command(line: str, conversation: Conversation) -> str | None:
     """Run the command in a line and return the reply, an error as well; None when the line is an ordinary message.
 
     :param line: the person's whole text.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from claw.agent.chat_commands import ChatConversation
+from claw.agent.chat_commands import Conversation
 from claw.agent.routing import admit
 from claw.agent.turn_context import TurnOptions
 from claw.app import App
@@ -13,7 +13,7 @@ from claw.contracts.messages import Inbound
 from claw.i18n import t
 
 
-class TerminalConversation(ChatConversation):
+class TerminalConversation(Conversation):
     """The context of one line at the terminal that may be a command.
 
     :param show: prints a text that precedes the answer of the command.

@@ -1,6 +1,6 @@
 """The channel contract: channels, ``Inbox`` (what a channel may ask of the runtime), and chat commands."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal, Protocol
@@ -8,7 +8,6 @@ from typing import Any, Literal, Protocol
 from claw.contracts.diagnostics import Finding
 from claw.contracts.errors import ConfigError, DeliveryError
 from claw.contracts.messages import Address, Inbound, Outbound, Receipt
-from claw.contracts.provider import KnownModels
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,104 +170,6 @@ class ChatApi(Protocol):
         ...
 
 
-class ChosenSettings(Protocol):
-    """The settings that a person chose for one conversation; empty (``reasoning``: None) = the agent's own."""
-
-    @property
-    def model(self) -> str: ...
-
-    @property
-    def thinking(self) -> str: ...
-
-    @property
-    def reasoning(self) -> bool | None: ...
-
-    @property
-    def queue(self) -> str: ...
-
-
-class Conversation(Protocol):
-    """The conversation of a chat command: what the command may read, and what it may do.
-
-    A command runs in the event loop of its plugin. The coroutine methods run in claw's own loop, so that they are safe
-    there; for other work on the objects of ``runtime`` use :meth:`call`.
-    """
-
-    @property
-    def inbound(self) -> Inbound:
-        """The message that holds the command: its ``address`` and ``sender``."""
-        ...
-
-    @property
-    def session_key(self) -> str: ...
-
-    @property
-    def agent_id(self) -> str: ...
-
-    @property
-    def is_owner(self) -> bool:
-        """True if the sender is an owner."""
-        ...
-
-    @property
-    def is_direct(self) -> bool:
-        """True if no other person is in this chat."""
-        ...
-
-    @property
-    def runtime(self) -> Any:
-        """The running claw: ``config``, ``registry``, ``sessions``, ``log``. Read it; change it only by :meth:`call`."""
-        ...
-
-    @property
-    def overrides(self) -> ChosenSettings:
-        """The settings that were chosen for this conversation."""
-        ...
-
-    def set_overrides(self, **fields: Any) -> None:
-        """Choose fields of :class:`ChosenSettings`; the others stay.
-
-        :raises UsageError: the model is named with a key that its provider does not have.
-        """
-        ...
-
-    def clear_overrides(self) -> None:
-        """Return to the agent's settings."""
-        ...
-
-    async def commands(self) -> Sequence[tuple[str, str, str]]:
-        """Return the chat commands in order: name, summary in the language in use, arguments."""
-        ...
-
-    async def stop(self) -> str:
-        """Stop the running turn; return a text about it."""
-        ...
-
-    async def reset(self) -> None:
-        """Start a new session, once the running turn is stopped; the old one is archived."""
-        ...
-
-    async def submit(self, text: str) -> None:
-        """Submit a text as the sender's next message, after the command."""
-        ...
-
-    async def reply(self, text: str) -> None:
-        """Send a text before the answer of the command."""
-        ...
-
-    async def models(self) -> KnownModels:
-        """Return the models that can be chosen here."""
-        ...
-
-    async def turn(self) -> Any:
-        """Return the context that a turn would have now: agent, models, tools, prompt."""
-        ...
-
-    async def call(self, step: Callable[..., Any], *values: Any) -> Any:
-        """Call a function or coroutine function in claw's own event loop, and return its result."""
-        ...
-
-
 ConversationChange = Literal["never", "with-arguments", "always"]
 
 
@@ -292,26 +193,13 @@ class ChatCommand(Protocol):
     @property
     def summary(self) -> str: ...
 
-    def run(self, arguments: str, conversation: Conversation) -> Awaitable[str]:
+    def run(self, arguments: str, conversation: Any) -> Awaitable[str]:
         """Carry the command out and return the answer; a coroutine function. The text of a ``ClawError`` is shown too.
 
         :param arguments: the text after the name.
+        :param conversation: a :class:`claw.runtime.Conversation`.
         """
         ...
-
-
-@dataclass(frozen=True)
-class FunctionCommand:
-    """A :class:`ChatCommand` made of a coroutine function ``run(arguments, conversation)``."""
-
-    name: str
-    summary: str
-    run: Callable[[str, Conversation], Awaitable[str]]
-    usage: str = ""
-    owner_only: bool = False
-    changes: ConversationChange = "never"
-    is_long: bool = False
-    position: float = 100.0
 
 
 class UnavailableChannel:

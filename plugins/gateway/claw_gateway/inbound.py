@@ -16,7 +16,7 @@ from claw.runtime import (
     WAITS_FOR_REPLY,
     Admission,
     App,
-    ChatConversation,
+    Conversation,
     QueueSettings,
     Route,
     RunFacts,
@@ -56,7 +56,7 @@ MAX_BOT_TURNS = 4
 """Limit of consecutive messages of other bots answered in one chat, until a person writes there (spec P8)."""
 
 
-class ServedConversation(ChatConversation):
+class ServedConversation(Conversation):
     """A conversation whose turns run in this process, for chat commands.
 
     :param send: sends a text to the chat at once.
