@@ -6,7 +6,6 @@ end one life may settle everything; then the history is put together for the che
 
 import asyncio
 import json
-import math
 import os
 import random
 import signal
@@ -53,7 +52,7 @@ _NOTES_SECONDS = 1.3  # after which Discord's channel has noted who writes to it
 _SETTLE_SECONDS = (
     75.0  # without progress: a full group of Telegram's takes the next message after 60 at the latest
 )
-_LONGEST_SETTLE_SECONDS = 180.0
+_LONGEST_SETTLE_SECONDS = 600.0  # a machine that is very busy; alone it takes seconds
 _LOST_SHARE = 0.3
 _REAPED_SECONDS = 180.0  # nothing survives it; but the machine may be held up
 
@@ -190,15 +189,15 @@ class Rig:
             platform.life_ended()
 
     async def _until_quiet(self, life: Life) -> None:
-        """Wait until all work is done: longer while less and less of it is left."""
+        """Wait until all work is done, longer while anything happens: a message that is taken adds to what is left."""
         began = time.monotonic()
-        ends, least, nudge = began + _SETTLE_SECONDS, math.inf, began + 3
+        ends, before, nudge = began + _SETTLE_SECONDS, None, began + 3
         while time.monotonic() < min(ends, began + _LONGEST_SETTLE_SECONDS) and await life.lives(0.05):
             left = ledger.unsettled(self.home)
             if left == 0 and self._all_acknowledged():
                 return
-            if left is not None and left < least:
-                least, ends = left, time.monotonic() + _SETTLE_SECONDS
+            if left is not None and left != before:
+                before, ends = left, time.monotonic() + _SETTLE_SECONDS
             if time.monotonic() > nudge:
                 nudge += 3
                 for platform in self.platforms:
