@@ -66,7 +66,7 @@ _NAMES = {
     "claw.host.discovery": (
         "home_of key_errors_in open_state owners_in plugin_states providers_used use_configured_locale"
     ),
-    "claw.host.health": "CRASHED HUNG MAX_CRASHES LoadFailure PluginHealth files_digest",
+    "claw.host.health": "CRASHED HUNG MAX_CRASHES LoadFailure PluginHealth files_digest records_own_end",
     "claw.host.integrity": (
         "LOCK_FILE FileDamage dist_info_folders expected_hashes find_record record_damages unusable_lock"
     ),

@@ -222,6 +222,7 @@ from claw.host.health import (
     LoadFailure as LoadFailure,
     PluginHealth as PluginHealth,
     files_digest as files_digest,
+    records_own_end as records_own_end,
 )
 from claw.host.integrity import (
     LOCK_FILE as LOCK_FILE,

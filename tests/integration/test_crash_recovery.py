@@ -277,11 +277,12 @@ async def test_half_an_answer_becomes_the_notice_when_a_turn_is_given_up(tmp_pat
     harness = Harness(FakeProvider(), channels=[channel], home=tmp_path)
     journal = harness.app.runtime.turn_log
     for _ in range(2):
+        journal.count_end("os._exit")
         journal.began("turn-1", "agent:default:fake:direct:user-1", [1])
     journal.record_streamed("turn-1", ())
-    async with serve(harness):
+    async with serve(harness, last_end="os._exit"):
         async with asyncio.timeout(20):
-            while not (channel.shown and "claw stopped 3 times" in channel.shown[-1]):
+            while not (channel.shown and "claw crashed 3 times" in channel.shown[-1]):
                 await asyncio.sleep(0.02)
         assert len(channel.shown) == 1, "nothing is left beside it"
 
@@ -291,17 +292,18 @@ async def test_a_turn_is_begun_three_times_at_most_and_then_its_sender_is_notifi
     await leave_a_turn(tmp_path, "tell me")
     harness = Harness(FakeProvider(), channels=[FakeChannel()], home=tmp_path)
     for _ in range(deaths - 1):
+        harness.app.runtime.turn_log.count_end("os._exit")
         harness.app.runtime.turn_log.began("turn-1", "agent:default:fake:direct:user-1", [1], again=True)
     await harness.close()
 
     channel, model = FakeChannel(), FakeProvider(says("here you are"))
     harness = Harness(model, channels=[channel], home=tmp_path)
-    async with serve(harness):
+    async with serve(harness, last_end="os._exit"):
         [recorded] = await channel.until_shown()
     if deaths < 3:
         assert recorded == "here you are"
     else:
-        assert "claw stopped 3 times" in recorded and model.requests == []
+        assert "claw crashed 3 times" in recorded and model.requests == []
     database = Database(tmp_path / "state.db")
     journal = Journal(database)
     assert journal.unfinished() == ()

@@ -112,7 +112,7 @@ def test_a_mark_excuses_the_message_that_it_is_on_and_no_other_of_its_turn():
 
 
 def test_a_notice_may_be_repeated_where_repeats_show_and_as_often_as_a_send_was_cut():
-    notice = Reply("a", "telegram", "claw stopped 3 times", "paid", is_notice=True)
+    notice = Reply("a", "telegram", "claw crashed 3 times", "paid", is_notice=True)
     shown = ChatMessage("telegram", "direct", notice.text)
     twice = replace(GOOD, visible=(*GOOD.visible, shown, shown), replies=(*GOOD.replies, notice), doubts=1)
     assert faults(twice) == []

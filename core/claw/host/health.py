@@ -21,7 +21,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import IO, TYPE_CHECKING, NoReturn
 
 from claw.config.source import find_config
 from claw.contracts.errors import ClawError
@@ -37,6 +37,7 @@ WINDOW_SECONDS = 24 * 3600.0
 _CODE = frozenset({".py", ".so", ".pyd", ".dylib", ".json"})  # a plugin may write others beside its own
 _NOTE = ".starting-"
 _open_notes: set[Path] = set()  # those of this process
+_fault_files: list[IO[bytes]] = []  # faulthandler writes to the last one
 # In the order of the fields of LoadFailure.
 _COLUMNS = "plugin, kind, stage, cause, fix, digest, run, at, times, place, inserts, config"
 _TABLE = (
@@ -146,7 +147,7 @@ class PluginHealth:
                 with suppress(OSError, ClawError):
                     SYSTEM_DISK.make_folder(self._folder)
                     SYSTEM_DISK.write_note(note, f"{plugin}\n".encode())
-                    recorder.enter_context(_records_own_end(note))
+                    recorder.enter_context(records_own_end(note))
                 yield
         finally:
             _open_notes.discard(note)
@@ -247,13 +248,9 @@ class PluginHealth:
         A note with our own pid was left by another process with that pid, as in a container, where a restart gets the
         pid of the process that died.
         """
-        notes = [(note, note.name.removeprefix(_NOTE)) for note in self._folder.glob(f"{_NOTE}*")]
-        return [
-            note
-            for note, pid in notes
-            if note not in _open_notes
-            if pid == str(os.getpid()) or not (pid.isdecimal() and _is_running(int(pid)))
-        ]
+        found, own = self._folder.glob(f"{_NOTE}*"), str(os.getpid())
+        notes = [(note, note.name.removeprefix(_NOTE)) for note in found if note not in _open_notes]
+        return [note for note, pid in notes if pid == own or not (pid.isdecimal() and _is_running(int(pid)))]
 
 
 def _of_others(rows: list[LoadFailure]) -> list[LoadFailure]:
@@ -310,32 +307,34 @@ def show_traceback(why: BaseException) -> None:
 
 
 @contextmanager
-def _records_own_end(note: Path) -> Iterator[None]:
-    """Add a line to the note if the process ends itself meanwhile: by ``os._exit``, or by a fault in C code.
-
-    claw's own exits call ``posix._exit``, and a child process that plugin code forks is not this process.
+def records_own_end(note: Path) -> Iterator[None]:
+    """Add a line to the note if the process ends itself meanwhile: by ``os._exit``, or by a fault in C code, which the
+    innermost note gets. claw's own exits call ``posix._exit``, and a child that plugin code forks is not this process.
     """
     import faulthandler  # most commands load no plugin
 
     process, leave = os.getpid(), os._exit
 
     def recorded(status: int) -> NoReturn:
-        if note in _open_notes and os.getpid() == process:
+        if not file.closed and os.getpid() == process:
             os.write(file.fileno(), b"os._exit\n")
         leave(status)
 
     with note.open("ab", buffering=0) as file:
-        watches_faults = (
-            not faulthandler.is_enabled()
-        )  # else the operator or a test reads its output elsewhere
+        # else the operator or a test reads its output elsewhere
+        watches_faults = bool(_fault_files) or not faulthandler.is_enabled()
         os._exit = recorded
         if watches_faults:
+            _fault_files.append(file)
             faulthandler.enable(file, all_threads=False)
         try:
             yield
         finally:
             if watches_faults:
+                _fault_files.remove(file)
                 faulthandler.disable()
+                if _fault_files:
+                    faulthandler.enable(_fault_files[-1], all_threads=False)
             if os._exit is recorded:
                 os._exit = leave
 

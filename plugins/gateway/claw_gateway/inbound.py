@@ -44,10 +44,8 @@ from claw_gateway.streaming import recover_streamed
 _GREETING_SECONDS = 1.0  # until a person who was just paired is told so
 _SILENT = frozenset({"heard", "seen", "bots"})
 """Reasons to settle an event without any reaction in the chat."""
-MAX_ATTEMPTS = 3
-"""Limit of attempts for a turn during which the process died each time."""
-
-
+MAX_CRASHES, MAX_KILLS = 3, 10
+"""Limits for a turn while which the process ended by itself, and from outside."""
 MAX_CHATS = 1000
 """Limit of groups and threads whose unaddressed messages are kept; the one that was silent longest is dropped
 first.
@@ -181,18 +179,17 @@ class InboundPipeline:
         paired = self._pairing.paired(newest.address.channel, newest.address.account)
         if decide_admission(newest, runtime.config, paired).kind != "admitted":
             self._journal.ended(cut.turn, "refused")
-        elif cut.attempts >= MAX_ATTEMPTS:
-            text = t(
-                "I could not answer your last message: claw stopped {count:time|times} while working on it.",
-                count=cut.attempts,
-            )
+        elif text := _cause_to_give_up(cut):
             await self._give_up(cut, newest, text, text)
         else:
             try:
                 route = replace(route_message(newest, runtime.config), session_key=cut.session_key)
                 taken = [await self._with_media(one, route) for one in taken]
                 queue, rights = self._queue(newest, cut.session_key), self._rights(newest, route)
-                self._turn_queue.add(QueuedMessage(taken[-1], route, queue, rights, cut.turn, tuple(taken)))
+                again = QueuedMessage(
+                    taken[-1], route, queue, rights, cut.turn, tuple(taken), cut.crashes > 0
+                )
+                self._turn_queue.add(again)
             except Exception as why:
                 await self._give_up(
                     cut, newest, public_failure_text(), runtime.redact(describe_exception(why))
@@ -389,3 +386,22 @@ class InboundPipeline:
             return accepted
         around = replace(accepted.inbound.around, history=tuple(history))
         return replace(accepted, inbound=replace(accepted.inbound, around=around))
+
+
+def _cause_to_give_up(cut: UnfinishedTurn) -> str:
+    """Return the notice for a turn that was cut off too often; empty when it is resumed."""
+    if cut.crashes >= MAX_CRASHES:
+        return t(
+            "I could not answer your last message: claw crashed {count:time|times} while it worked on it, so it does "
+            "not try again. Part of the work may be done. Please ask in another way; the operator finds the cause "
+            "with: claw logs --level error",
+            count=cut.crashes,
+        )
+    if cut.kills >= MAX_KILLS:
+        return t(
+            "I could not answer your last message: claw was ended from outside {count:time|times} while it worked on "
+            "it, for example for lack of memory, so it does not try again. Part of the work may be done. Please send "
+            "it again later.",
+            count=cut.kills,
+        )
+    return ""

@@ -8,11 +8,12 @@ answered.
 import asyncio
 from collections import deque
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from claw import AcceptedEvent, ChatApi, ConfigError, Inbound, Outbound
+from claw import AcceptedEvent, ChatApi, ClawError, ConfigError, Inbound, Outbound
 from claw.runtime import SYSTEM_CLOCK, Clock, DailyTask, Database, Statement, to_json
 from claw_channel_sdk import MessageFate
 
@@ -26,23 +27,25 @@ from claw_gateway.tables import TABLES
 KEPT_DAYS = 7  # the longest that a platform redelivers; after it an id may be forgotten
 _DAY_MS = 24 * 3600 * 1000
 _BODILESS = ("refused", "stranger")
-_TURN_TABLES = ("effects", "causes", "watched", "turns")
+_TURN_TABLES = ("effects", "causes", "interruptions", "watched", "turns")
 _INSERT_REPLY = """INSERT OR IGNORE INTO owed (key, turn, channel, account, chat, body, state, owed_at_ms, repeated)
           VALUES (?, ?, ?, ?, ?, ?, 'owed', ?, ?)"""
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedTurn:
-    """A turn that a crash cut off.
+    """A turn that the end of a process cut off.
 
     :param taken: the events it was answering, oldest first.
-    :param attempts: how often it was started.
+    :param crashes: how often the process ended by itself while it ran.
+    :param kills: how often the process ended from outside while it ran, other than by a stop.
     """
 
     turn: str
     session_key: str
     taken: tuple[AcceptedEvent, ...]
-    attempts: int
+    crashes: int = 0
+    kills: int = 0
     began_at_ms: int = 0
 
 
@@ -255,16 +258,27 @@ class Journal(JournalReports, LostMessages, FailedReplies):
         shown, lost = self.streamed(turn)
         return tuple(one.key for one in replies[len(shown) :] if one.text) if lost or shown else ()
 
+    def count_end(self, cause: str | None) -> None:
+        """Count the end of the process before with each turn that it cut off.
+
+        :param cause: empty = it ended from outside; None = it was stopped, which counts nothing.
+        """
+        self._database.write(
+            """INSERT INTO interruptions SELECT turn, ?, ?, attempts
+            FROM turns JOIN watched USING (turn) LEFT JOIN interruptions USING (turn)
+            WHERE ended_at_ms IS NULL AND attempts > coalesce(counted, 0)
+            ON CONFLICT (turn) DO UPDATE SET crashes = crashes + excluded.crashes,
+            kills = kills + excluded.kills, counted = excluded.counted""",
+            *(bool(cause), cause == ""),
+        )
+
     def unfinished(self) -> tuple[UnfinishedTurn, ...]:
-        """Return the turns that began and did not end, oldest first; at start, those that a crash cut off."""
+        """Return the turns that began and did not end, oldest first; at start, those that were cut off."""
         rows = self._database.read(
-            """SELECT turn, session_key, coalesce(attempts, 0), began_at_ms FROM turns LEFT JOIN watched USING (turn)
-            WHERE ended_at_ms IS NULL ORDER BY began_at_ms, turn"""
+            """SELECT turn, session_key, coalesce(crashes, 0), coalesce(kills, 0), began_at_ms
+            FROM turns LEFT JOIN interruptions USING (turn) WHERE ended_at_ms IS NULL ORDER BY began_at_ms, turn"""
         )
-        return tuple(
-            UnfinishedTurn(turn, key, self._taken(turn), attempts, began)
-            for turn, key, attempts, began in rows
-        )
+        return tuple(UnfinishedTurn(turn, key, self._taken(turn), *rest) for turn, key, *rest in rows)
 
     def _taken(self, turn: str) -> tuple[AcceptedEvent, ...]:
         rows = self._database.read(
@@ -396,3 +410,13 @@ def journal_of(runtime: Any) -> Journal:
         "Remove the key",
         name=log.name,
     )
+
+
+def count_end(log: Any, cause: str | None) -> None:
+    """Count the end of the process before, if the turn log can; a full disk must not prevent the start.
+
+    :param cause: as of :meth:`Journal.count_end`.
+    """
+    if hasattr(log, "count_end"):
+        with suppress(ClawError):
+            log.count_end(cause)

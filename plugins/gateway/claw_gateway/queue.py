@@ -7,7 +7,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Set
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -25,7 +25,7 @@ from claw.runtime import (
     user_text,
 )
 
-from claw_gateway.turn_limits import TurnLimits
+from claw_gateway.turn_limits import ConcurrencyLimit, TurnLimits
 
 ACCEPT_WAIT_SECONDS = 1.0
 """The longest that a turn which could begin waits until pending messages are accepted."""
@@ -40,6 +40,8 @@ class QueuedMessage:
     :param queue: the queue settings of its conversation when it arrived.
     :param rights: the values that decide which tools its sender has here: only messages with equal ones share a turn.
     :param turn: the id of the turn that a crash cut off, when this resumes it; ``taken`` is then all of its messages.
+    :param suspect: the process ended by itself while this turn ran: such turns run one at a time, so that the next end
+        by itself counts against one of them.
     """
 
     accepted: AcceptedEvent
@@ -48,6 +50,7 @@ class QueuedMessage:
     rights: Hashable = None
     turn: str = ""
     taken: tuple[AcceptedEvent, ...] = ()
+    suspect: bool = False
 
     @property
     def sharing_key(self) -> "SharingKey":
@@ -102,7 +105,7 @@ class TurnQueue:
         self._ended = ended
         self._by_key: dict[str, ConversationQueue] = {}
         self._side_tasks: dict[str, tuple[asyncio.Task[None], AcceptedEvent]] = {}
-        self._open = True
+        self._open, self._suspects = True, ConcurrencyLimit(1)
 
     @property
     def running(self) -> int:
@@ -256,7 +259,8 @@ class TurnQueue:
         try:
             while one.waiting and self._open:
                 await self._wait_for_accepting()
-                async with self._session_queues.turn(key) as steering, self.limits.of(key):
+                alone = self._suspects if one.waiting and one.waiting[0].suspect else nullcontext()
+                async with alone, self._session_queues.turn(key) as steering, self.limits.of(key):
                     if not (one.waiting and self._open):  # stopped while it waited for the session queue
                         continue
                     one.turn = self._next_turn(one, steering)

@@ -60,7 +60,7 @@ from claw_gateway.delivery import OutboxDelivery
 from claw_gateway.directives import visible_part
 from claw_gateway.failed_replies import send_retries
 from claw_gateway.inbound import InboundPipeline
-from claw_gateway.journal import UnfinishedTurn, journal_of
+from claw_gateway.journal import UnfinishedTurn, count_end, journal_of
 from claw_gateway.kept_channels import kept_channels
 from claw_gateway.pairing import Pairing
 from claw_gateway.process.failpoint import failpoint
@@ -79,13 +79,17 @@ _MAX_PAUSE = 60.0
 
 
 class ChannelServer:
-    """All channels of an app except the terminal, until ``stop``. The limits of time are those of the app."""
+    """All channels of an app except the terminal, until ``stop``. The limits of time are those of the app.
 
-    def __init__(self, app: App) -> None:
+    :param last_end: the cause of the end of the process before; empty = from outside; None = it was stopped.
+    """
+
+    def __init__(self, app: App, last_end: str | None = None) -> None:
         self.app, self._timeouts, self._open = app, app.timeouts, True
         self._unserved, self._unheard = accounts_not_served(app), channels_without_listener(app)
         self._failed: set[str] = set()
         self._journal = journal_of(app.runtime)
+        count_end(self._journal, last_end)
         self._delivery = OutboxDelivery(self._journal, self._channel_of, app.log, app.timeouts)
         self._intake_since: dict[object, float] = {}
         self._turn_queue = TurnQueue(

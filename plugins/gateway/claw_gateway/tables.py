@@ -20,6 +20,10 @@ TABLES = (
     """CREATE TABLE IF NOT EXISTS watched
     (turn TEXT PRIMARY KEY, attempts INTEGER NOT NULL, shown BLOB NOT NULL, streamed INTEGER NOT NULL)
     WITHOUT ROWID""",
+    # counted: attempts of which the end is counted.
+    """CREATE TABLE IF NOT EXISTS interruptions
+    (turn TEXT PRIMARY KEY, crashes INTEGER NOT NULL, kills INTEGER NOT NULL, counted INTEGER NOT NULL)
+    WITHOUT ROWID""",
     """CREATE TABLE IF NOT EXISTS effects
     (turn TEXT NOT NULL, call TEXT NOT NULL, PRIMARY KEY (turn, call)) WITHOUT ROWID""",
     """CREATE TABLE IF NOT EXISTS owed

@@ -33,6 +33,17 @@ class QueueBench:
         accepted = AcceptedEvent(self.count, inbound)
         self.backlog.add(QueuedMessage(accepted, Route("default", key, False, "direct"), settings, rights))
 
+    def resume(self, text, suspect):
+        self.count += 1
+        inbound = Inbound(CHAT, text, Sender("u1"), message_id=str(self.count))
+        accepted, route = (
+            AcceptedEvent(self.count, inbound),
+            Route("default", f"{KEY}-{text}", False, "direct"),
+        )
+        self.backlog.add(
+            QueuedMessage(accepted, route, queue("followup"), None, text, (accepted,), suspect=suspect)
+        )
+
     async def until_runs(self, turns):
         while len(self.turns) < turns:
             await asyncio.sleep(0.001)
@@ -401,3 +412,20 @@ async def test_a_gateway_that_stops_leaves_what_waits_and_marks_what_runs():
 
     assert harness.turns[0].parked
     assert harness.said() == [["one"]] and harness.dropped == []
+
+
+async def test_turns_that_ran_at_a_crash_run_one_at_a_time_and_others_do_not_wait_for_them():
+    harness = QueueBench()
+    for text in ("first", "second", "third"):
+        harness.resume(text, suspect=True)
+    harness.resume("cut off by a kill", suspect=False)
+    harness.say("new", queue("followup"))
+    await harness.until_runs(3)
+    await asyncio.sleep(0.02)
+
+    assert harness.said() == [["first"], ["cut off by a kill"], ["new"]]
+    harness.let_go(3)
+    await harness.until_runs(4)
+    harness.let_go(2)
+    await harness.until_idle()
+    assert harness.said()[3:] == [["second"], ["third"]]

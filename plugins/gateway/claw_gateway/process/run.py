@@ -1,7 +1,6 @@
 """``claw gateway run``: one process that serves the channels of a home until a signal stops it."""
 
 import asyncio
-import faulthandler
 import gc
 import logging
 import os
@@ -26,6 +25,7 @@ from claw.runtime import (
 
 from claw_gateway.process import status
 from claw_gateway.process.descriptors import open_files, raise_file_limit
+from claw_gateway.process.last_end import EndNote, open_end_note
 from claw_gateway.process.logs import FILE, LogHandler, RotatingLogFile, install_handler, level_number
 from claw_gateway.process.notify import ServiceManager
 from claw_gateway.process.presence import take_gateway_lock
@@ -67,21 +67,21 @@ def run_gateway(
     home = home_of(environ)
     _locks.append(take_gateway_lock(home))
     sink = LogHandler(RotatingLogFile(home / "logs" / FILE), screen or sys.stderr)
-    with suppress(Exception):  # stderr may be no real file
-        faulthandler.enable()
-    with install_handler(sink) as log:
-        return Gateway(environ, home, sink, log, began, RunOptions(plugins, safe, quiet)).run()
+    with install_handler(sink) as log, open_end_note(home) as end_note:
+        return Gateway(environ, home, sink, log, began, RunOptions(end_note, plugins, safe, quiet)).run()
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """The options of ``claw gateway run``.
 
+    :param end_note: of this process.
     :param plugins: plugin objects that a test passes in, by id.
     :param safe: load no third-party plugin; None = after repeated crashes.
     :param quiet: do not print the banner.
     """
 
+    end_note: EndNote
     plugins: Mapping[str, Any] | None = None
     safe: bool | None = None
     quiet: bool = False
@@ -97,12 +97,12 @@ class Gateway:
         sink: LogHandler,
         log: logging.Logger,
         began: float,
-        options: RunOptions = RunOptions(),
+        options: RunOptions,
     ) -> None:
         self._environ, self._home, self._plugins = environ, home, options.plugins
         self._sink, self._log, self._began, self._quiet = sink, log, began, options.quiet
         self._board, self._signals = status.StatusRow(home, log.warning), SignalHandlers()
-        self._safe_option, self._safe = options.safe, False
+        self._safe_option, self._safe, self._end_note = options.safe, False, options.end_note
         self._reload_error, self._config_since, self._config_text = "", SYSTEM_CLOCK.now(), b""
         self._stop, self._reload = asyncio.Event(), asyncio.Event()
         self._last_write_error = ""
@@ -126,6 +126,7 @@ class Gateway:
             state = status.STOPPED
         except ClawError as refused:
             state, error, code = status.FAILED, str(refused), refused.exit_code
+            self._end_note.remove()
             self._sink.stream = None  # the caller prints the error there
             self._log.error(error)
             raise
@@ -171,7 +172,7 @@ class Gateway:
         loop = asyncio.get_running_loop()
         app = App(setup, plugins=self._plugins, log=self._log.warning)
         loop.set_exception_handler(app.on_loop_error)
-        serving = ChannelServer(app)
+        serving = ChannelServer(app, self._end_note.previous)
         self._sink.redact = lambda text: serving.app.redact(text)  # noqa: PLW0108 - a reload replaces the app
         self._signals.connect(loop, self._stop, self._reload)
         await self._services.start(app)  # first: the channels import their HTTP library as soon as they run
@@ -189,6 +190,9 @@ class Gateway:
             self._manager.send("READY=1")
             _tune_garbage_collector()
             await self._until_stopped(served)
+        except BaseException as broken:
+            self._end_note.add(describe_exception(broken))
+            raise
         finally:
             for task in background:
                 task.cancel()
@@ -207,6 +211,7 @@ class Gateway:
         await asyncio.wait({served, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if self._stop.is_set():
+            self._end_note.remove()
             self._manager.send("STOPPING=1")
             self._log.info(t("stopping: running turns are finished or kept for the next start"))
             await asyncio.to_thread(self._write, status.STOPPING, {})
@@ -227,6 +232,8 @@ class Gateway:
                 "the previous gateway (process {pid}) did not exit cleanly; it was last active at {time}"
             )
             self._log.warning(t(template, pid=before[0].pid, time=local_time_of(before[0].updated_at)))
+        if cause := self._end_note.previous:
+            self._log.error(t("the previous gateway ended by itself: {why}", why=cause))
 
     def _log_ready(self, setup: Setup, serving: ChannelServer) -> None:
         seconds = f"{SYSTEM_CLOCK.monotonic() - self._began:.1f}"
