@@ -27,10 +27,6 @@ _NAMES = {
     "claw.cli.output": "document on_terminal printable table utc_time",
     "claw.cli.plugin_commands": "AsJson",
     "claw.cli.plugin_list": "plugin_data unknown_plugin_error",
-    "claw.cli.tools": (
-        "explanation_data judged_models probe_message run_data PolicyContext Scenario judge_scenario model_of "
-        "takes_scenario verify_tool"
-    ),
     # The config file
     "claw.config.agents": "PEOPLE AgentSettings Model People Zone is_interpreter",
     "claw.config.channels": "QueueSettings",
@@ -44,7 +40,8 @@ _NAMES = {
         "CONFIG_FILE_NAMES ConfigSource SubstitutedText find_config parse_config read_config substitute_all"
     ),
     "claw.config.summary": (
-        "ANY_ENDPOINT ConfigOutline PluginKeys install_hint outline_config package_of schema_violations"
+        "ANY_ENDPOINT ConfigOutline PluginKeys install_hint outline_config package_of plugins_that_bring "
+        "schema_violations"
     ),
     "claw.config.values": "Duration Names Size origin_of section_default validation_error",
     # Contracts beyond those of ``claw``
@@ -81,12 +78,14 @@ _NAMES = {
     "claw.host.state": "PluginState chosen_by_file require_plugins",
     "claw.host.worker": "ReusableTimeout check_and_run in_loop is_own_exit within",
     # Tool policy
-    "claw.policy.catalog": "CORE_TOOLS PLUGINS_GROUP TOOL_GROUPS is_pattern matches_pattern normalise_tool_name",
-    "claw.policy.decision": "Judgement",
-    "claw.policy.engine": "CLOSING_CHECKS OPENING_CHECKS judge_tools restricts",
-    "claw.policy.explain": "Explanation explain_tool",
-    "claw.policy.fixes": "ConfigEdit",
-    "claw.policy.layers": "LAYERS Layer group_scope",
+    "claw.policy.catalog": (
+        "CORE_TOOLS PLUGINS_GROUP SANDBOX_ALLOW SANDBOX_DENY TOOL_GROUPS is_pattern matches_pattern normalise_tool_name"
+    ),
+    "claw.policy.decision": "ALLOWED Judgement NameConflict Ruling",
+    "claw.policy.engine": (
+        "CLOSING_CHECKS OPENING_CHECKS apply_layer judge_tools opt_in_words resolve_tools restricts"
+    ),
+    "claw.policy.layers": "LAYERS Layer ListScope PolicySections group_scope sections_for",
     "claw.policy.matching": "ToolMatcher",
     "claw.policy.subjects": "RunFacts ToolFact tool_fact",
     # Security: admission, secrets, workspace files, text of other people

@@ -78,18 +78,6 @@ from claw.cli.plugin_list import (
     plugin_data as plugin_data,
     unknown_plugin_error as unknown_plugin_error,
 )
-from claw.cli.tools import (
-    PolicyContext as PolicyContext,
-    Scenario as Scenario,
-    explanation_data as explanation_data,
-    judge_scenario as judge_scenario,
-    judged_models as judged_models,
-    model_of as model_of,
-    probe_message as probe_message,
-    run_data as run_data,
-    takes_scenario as takes_scenario,
-    verify_tool as verify_tool,
-)
 from claw.config.agents import (
     PEOPLE as PEOPLE,
     AgentSettings as AgentSettings,
@@ -143,6 +131,7 @@ from claw.config.summary import (
     install_hint as install_hint,
     outline_config as outline_config,
     package_of as package_of,
+    plugins_that_bring as plugins_that_bring,
     schema_violations as schema_violations,
 )
 from claw.config.values import (
@@ -294,31 +283,35 @@ from claw.i18n import (
 from claw.policy.catalog import (
     CORE_TOOLS as CORE_TOOLS,
     PLUGINS_GROUP as PLUGINS_GROUP,
+    SANDBOX_ALLOW as SANDBOX_ALLOW,
+    SANDBOX_DENY as SANDBOX_DENY,
     TOOL_GROUPS as TOOL_GROUPS,
     is_pattern as is_pattern,
     matches_pattern as matches_pattern,
     normalise_tool_name as normalise_tool_name,
 )
 from claw.policy.decision import (
+    ALLOWED as ALLOWED,
     Judgement as Judgement,
+    NameConflict as NameConflict,
+    Ruling as Ruling,
 )
 from claw.policy.engine import (
     CLOSING_CHECKS as CLOSING_CHECKS,
     OPENING_CHECKS as OPENING_CHECKS,
+    apply_layer as apply_layer,
     judge_tools as judge_tools,
+    opt_in_words as opt_in_words,
+    resolve_tools as resolve_tools,
     restricts as restricts,
-)
-from claw.policy.explain import (
-    Explanation as Explanation,
-    explain_tool as explain_tool,
-)
-from claw.policy.fixes import (
-    ConfigEdit as ConfigEdit,
 )
 from claw.policy.layers import (
     LAYERS as LAYERS,
     Layer as Layer,
+    ListScope as ListScope,
+    PolicySections as PolicySections,
     group_scope as group_scope,
+    sections_for as sections_for,
 )
 from claw.policy.matching import (
     ToolMatcher as ToolMatcher,

@@ -10,7 +10,8 @@ from claw.app import App, load_setup
 from claw.cli.main import app
 from claw.config.summary import plugins_that_bring
 from claw.policy.catalog import CORE_TOOLS
-from claw.runtime import Scenario, judge_scenario
+from claw_admin.policy.judged_run import judge_scenario
+from claw_config_sdk import Scenario
 from core.source import ROOT
 from typer.testing import CliRunner, Result
 

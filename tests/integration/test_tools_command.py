@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from claw.app import App, load_setup, terminal_message
 from claw.cli.main import app
-from claw.runtime import Scenario, judge_scenario
+from claw_admin.policy.judged_run import judge_scenario
+from claw_config_sdk import Scenario
 from typer.testing import CliRunner, Result
 
 

@@ -36,11 +36,12 @@ class LazyCommand(TyperCommand):
     :param path: the words behind ``claw``.
     :param summary: one line, in English.
     :param load: imports and returns the command.
+    :param replaces: it takes the place of core's command of the same name.
     """
 
-    def __init__(self, path: str, summary: str, load: Callable[[], Any]) -> None:
+    def __init__(self, path: str, summary: str, load: Callable[[], Any], replaces: bool = False) -> None:
         super().__init__(name=path.rpartition(" ")[2], help=t(summary) if summary else "")
-        self._path, self._load = path, load
+        self._path, self._load, self.replaces = path, load, replaces
 
     def load(self) -> Any:
         """Return the command itself; a group has the sub-commands that plugins add to it.
@@ -51,7 +52,8 @@ class LazyCommand(TyperCommand):
         command.name = self.name  # a group has no name of its own, and help prints it
         if isinstance(command, TyperGroup):
             for name, sub_command in contributed_commands(self._path).items():
-                command.commands.setdefault(name, sub_command)
+                if sub_command.replaces or name not in command.commands:
+                    command.commands[name] = sub_command
         capitalize_values(command)
         return command
 
@@ -85,7 +87,7 @@ def contributed_commands(group: str = "") -> dict[str, LazyCommand]:
                     i18n.add_translations(one.folder)
                 summaries = one.manifest.commands if one.manifest else ()
                 summary = summaries[path] if isinstance(summaries, dict) else ""
-                commands[name] = LazyCommand(path, summary, lambda path=path: _import_command(path))  # type: ignore[misc]
+                commands[name] = LazyCommand(path, summary, partial(_import_command, path), one.is_operator)
     return commands
 
 

@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from claw.i18n import t
-from claw.policy.catalog import normalise_tool_name
 from claw.policy.layers import Layer, ListEntry
-from claw.policy.matching import ToolMatcher
 from claw.policy.subjects import RunFacts, ToolFact
 
 
@@ -115,26 +112,6 @@ class Judgement:
     def allowed_names(self) -> tuple[str, ...]:
         """Names of the allowed tools, in order of registration."""
         return tuple(self.facts[at].name for at in self.positions)
-
-    @cached_property
-    def by_name(self) -> Mapping[str, tuple[ToolFact, ...]]:
-        """Normalised name → the tools of that name: first the allowed one, then the loaded ones, then the others."""
-        names: dict[str, dict[int, ToolFact]] = {}
-        for fact in (*map(self.facts.__getitem__, self.positions), *self.loaded, *self.facts):
-            names.setdefault(normalise_tool_name(fact.name), {}).setdefault(id(fact), fact)
-        return {name: tuple(facts.values()) for name, facts in names.items()}
-
-    def matcher(self, fact: ToolFact) -> ToolMatcher:
-        """Return the lookup of list words among the loaded tools and ``fact``."""
-        return self._matcher if id(fact) in self._loaded_ids else ToolMatcher((*self.loaded, fact))
-
-    @cached_property
-    def _matcher(self) -> ToolMatcher:
-        return ToolMatcher(self.loaded)
-
-    @cached_property
-    def _loaded_ids(self) -> frozenset[int]:
-        return frozenset(map(id, self.loaded))
 
     @property
     def owners(self) -> tuple[str | None, ...]:

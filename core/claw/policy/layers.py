@@ -88,13 +88,6 @@ class PolicySections:
     spawn_cap: int = 2
     spawn_cap_key: str = "agents.defaults.subagents.maxSpawnDepth"
 
-    def list_at(self, key: str) -> tuple[str, ...]:
-        """Return the words of the list at a dotted key, as written; empty when there is none."""
-        named = (self.tools, self.agent, self.tools_provider, self.agent_provider, self.group)
-        scopes = (scope for scope in (*named, *self.sandboxes, *self.subagents) if scope is not None)
-        written = ((f"{scope.key}.{name}", words) for scope in scopes for name, words in scope.lists.items())
-        return next((words for name, words in written if name == key and words is not None), ())
-
 
 @dataclass(frozen=True, slots=True)
 class Layer:

@@ -30,28 +30,6 @@ class ToolTexts(Protocol):
     def owner_only(self) -> bool: ...
 
 
-class PluginStatus(Protocol):
-    """The fields of an installed plugin that an explanation reads; ``state`` is one of ``claw.contracts.diagnostics``."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def found(self) -> Any: ...
-
-    @property
-    def state(self) -> str: ...
-
-    @property
-    def why(self) -> str: ...
-
-    @property
-    def stage(self) -> str: ...
-
-    @property
-    def fix(self) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ToolFact:
     """The properties of a registered tool that the policy needs.

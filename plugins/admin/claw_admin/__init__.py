@@ -32,6 +32,7 @@ _COMMANDS = {
     "plugins update": "plugin_manager.commands:update",
     "plugins verify": "plugin_manager.commands:verify",
     "tools call": "policy.tools:call",
+    "tools explain": "policy.explanation_text:explain",
     "tools list": "policy.tools:list_",
 }
 """Command → module and name of its function, or of its group (``app``); after it, a class of the command."""

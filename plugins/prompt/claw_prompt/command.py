@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from claw import ContextFile, Inbound, t
-from claw.runtime import (
-    AsJson,
-    RenderedSection,
-    Scenario,
-    document,
-    probe_message,
-    size_of,
-    table,
-    takes_scenario,
-)
+from claw.runtime import AsJson, RenderedSection, document, size_of, table
+from claw_config_sdk import Scenario, probe_message, takes_scenario
 
 from claw_prompt.stability import stability
 

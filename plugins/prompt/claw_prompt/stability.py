@@ -15,17 +15,8 @@ from typing import TYPE_CHECKING
 
 import typer
 from claw import Inbound, t
-from claw.runtime import (
-    BUILTIN,
-    DEFAULT_TIMEOUTS,
-    SYSTEM_CLOCK,
-    AsJson,
-    Clock,
-    Scenario,
-    document,
-    probe_message,
-    takes_scenario,
-)
+from claw.runtime import BUILTIN, DEFAULT_TIMEOUTS, SYSTEM_CLOCK, AsJson, Clock, document
+from claw_config_sdk import Scenario, probe_message, takes_scenario
 
 from claw_prompt.message_stability import repeated_messages
 

@@ -1,11 +1,17 @@
-"""For plugins whose commands change the config file: one key at a time, comments stay, the result is validated.
+"""For authors of commands: changes of the config file, and options that name a run.
+
+A change is one key; comments stay, and the result is validated.
 
 Nothing is imported before it is asked for.
 """
 
 from claw import add_translations, lazy_names
 
-_NAMES = {"editor": "parse_value set_value unset_value", "keys": "get_value written_path"}
+_NAMES = {
+    "editor": "parse_value set_value unset_value",
+    "keys": "get_value written_path",
+    "scenario": "Scenario probe_message sender_of takes_scenario",
+}
 __all__, __getattr__, __dir__ = lazy_names(
     __name__, {f"{__name__}.{module}": names for module, names in _NAMES.items()}
 )

@@ -9,5 +9,11 @@ from claw_config_sdk.keys import (
     get_value as get_value,
     written_path as written_path,
 )
+from claw_config_sdk.scenario import (
+    Scenario as Scenario,
+    probe_message as probe_message,
+    sender_of as sender_of,
+    takes_scenario as takes_scenario,
+)
 
 __all__: list[str]

@@ -13,21 +13,18 @@ from claw.runtime import (
     LOADED,
     AsJson,
     ErrorFactory,
-    Explanation,
-    Scenario,
     Setup,
     document,
-    explanation_data,
-    judge_scenario,
-    judged_models,
     load_setup,
     read_config,
-    run_data,
     table,
-    takes_scenario,
     validate_section,
 )
+from claw_config_sdk import Scenario, takes_scenario
 
+from claw_admin.policy.explain import Explanation
+from claw_admin.policy.explanation_text import explanation_data
+from claw_admin.policy.judged_run import judge_scenario, judged_models, run_data
 from claw_admin.policy.scenarios import (
     ActiveRule,
     PolicyScenario,

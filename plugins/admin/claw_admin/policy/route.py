@@ -14,9 +14,7 @@ from claw.runtime import (
     Admission,
     AsJson,
     Config,
-    ConfigEdit,
     Route,
-    Scenario,
     Setup,
     decide_admission,
     document,
@@ -27,9 +25,11 @@ from claw.runtime import (
     paired_people,
     route_message,
     split_key,
-    takes_scenario,
     value_at,
 )
+from claw_config_sdk import Scenario, takes_scenario
+
+from claw_admin.policy.fixes import ConfigEdit
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Show the agent, session and admission of a message."

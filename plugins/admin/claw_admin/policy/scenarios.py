@@ -15,20 +15,18 @@ from claw.runtime import (
     TERMINAL,
     TOOL_GROUPS,
     Config,
-    Explanation,
     Judgement,
     Layer,
     Names,
     PluginState,
-    PolicyContext,
-    Scenario,
     ToolMatcher,
-    explain_tool,
-    judge_scenario,
-    model_of,
     normalise_tool_name,
     restricts,
 )
+from claw_config_sdk import Scenario
+
+from claw_admin.policy.explain import Explanation, JudgedTools, explain_tool
+from claw_admin.policy.judged_run import PolicyContext, judge_scenario, model_of
 
 
 class PolicyScenario(Scenario):
@@ -80,8 +78,9 @@ def differences(
     if asked.expect is not None:
         exact = named(asked.expect)
         wanted |= dict.fromkeys(allowed - exact, False) | dict.fromkeys(exact, True)
+    known = JudgedTools(found)
     answers = (
-        (expected, explain_tool(name, config, found, plugin_states))
+        (expected, explain_tool(name, config, known, plugin_states))
         for name, expected in sorted(wanted.items())
     )
     return tuple(one for expected, one in answers if expected != one.available or one.stage == "unknown")

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from claw import Finding, t
-from claw.runtime import App, Judgement, Scenario, Setup, judge_scenario, model_of
+from claw.runtime import App, Judgement, Setup
+from claw_config_sdk import Scenario
+
+from claw_admin.policy.judged_run import judge_scenario, model_of
 
 
 @dataclass(frozen=True, slots=True)

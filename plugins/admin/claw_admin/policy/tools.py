@@ -13,24 +13,19 @@ from claw.runtime import (
     CORE_TOOLS,
     App,
     AsJson,
-    Explanation,
     Judgement,
-    Scenario,
     TurnOptions,
     document,
-    explain_tool,
-    explanation_data,
-    judge_scenario,
     load_setup,
     normalise_tool_name,
-    probe_message,
     reserved_stdout,
-    run_data,
     table,
-    takes_scenario,
-    verify_tool,
 )
+from claw_config_sdk import Scenario, probe_message, takes_scenario
 
+from claw_admin.policy.explain import Explanation, JudgedTools, explain_tool
+from claw_admin.policy.explanation_text import explanation_data, verify_tool
+from claw_admin.policy.judged_run import judge_scenario, run_data
 from claw_admin.policy.tool_limits import LeftOut, tools_left_out
 
 
@@ -66,7 +61,8 @@ async def _explained(scenario: Scenario, all_: bool) -> tuple[Judgement, list[Ex
     async with _app() as host_app:
         judged = judge_scenario(scenario, host_app.runtime)
         names = _known_tools(host_app, judged) if all_ else judged.allowed_names
-        rows = [explain_tool(name, host_app.config, judged, host_app.host.plugin_states) for name in names]
+        known = JudgedTools(judged)
+        rows = [explain_tool(name, host_app.config, known, host_app.host.plugin_states) for name in names]
         faulty = {one.id for one in host_app.host.plugin_states if one.stage}  # a part of it failed before
         rows = [
             verify_tool(row, host_app.host) if row.available and row.plugin in faulty else row for row in rows

@@ -7,13 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from claw.config.paths import format_key
-from claw.policy.catalog import SANDBOX_ALLOW, SANDBOX_DENY, TOOL_GROUPS, normalise_tool_name
-from claw.policy.decision import Judgement, Ruling
-from claw.policy.engine import restricts
-from claw.policy.layers import Layer, ListScope, PolicySections
-from claw.policy.matching import ToolMatcher
-from claw.policy.subjects import RunFacts, ToolFact
+from claw.runtime import (
+    SANDBOX_ALLOW,
+    SANDBOX_DENY,
+    TOOL_GROUPS,
+    Judgement,
+    Layer,
+    ListScope,
+    PolicySections,
+    Ruling,
+    RunFacts,
+    ToolFact,
+    ToolMatcher,
+    format_key,
+    normalise_tool_name,
+    restricts,
+)
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_:-]*")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -50,7 +59,7 @@ def _as_typed(value: Any) -> str:
 
 
 def edits_for(
-    fact: ToolFact, ruling: Ruling, judged: Judgement, sections: PolicySections
+    fact: ToolFact, ruling: Ruling, judged: Judgement, matcher: ToolMatcher, sections: PolicySections
 ) -> tuple[ConfigEdit, ...]:
     """Return the smallest change that gets the tool past this ruling: mostly one edit, sometimes two.
 
@@ -58,10 +67,10 @@ def edits_for(
     tool.
 
     :param judged: the judgement that the ruling comes from, with its own model.
+    :param matcher: the lookup of list words among the tools of that judgement and this one.
     :param sections: what the layers of that judgement were built from.
     """
     layers = {layer.name: layer for layer in judged.layers}
-    matcher = judged.matcher(fact)
     if ruling.stage in layers:
         return _unblock(fact, layers[ruling.stage], sections, matcher, judged.run.depth)
     if ruling.stage == "optional":
@@ -160,7 +169,7 @@ def _allows(layer: Layer, fact: ToolFact, matcher: ToolMatcher) -> bool:
 def _undeny(name: str, key: str, sections: PolicySections, matcher: ToolMatcher) -> ConfigEdit:
     """Return the edit that takes the tool out of a deny list. A group that denies more gives way to the
     rest of its tools."""
-    written = sections.list_at(key)
+    written = _list_at(sections, key)
     kept: list[str] = []
     hits: list[int] = []
     for index, word in enumerate(written):
@@ -174,6 +183,14 @@ def _undeny(name: str, key: str, sections: PolicySections, matcher: ToolMatcher)
     if len(hits) == 1 and len(kept) == len(written) - 1 and written != ("*",):
         return ConfigEdit("unset", f"{key}[{hits[0]}]")
     return ConfigEdit("set", key, list(dict.fromkeys(kept)))
+
+
+def _list_at(sections: PolicySections, key: str) -> tuple[str, ...]:
+    """Return the words of the list at a dotted key, as written; empty when there is none."""
+    named = (sections.tools, sections.agent, sections.tools_provider, sections.agent_provider, sections.group)
+    scopes = (scope for scope in (*named, *sections.sandboxes, *sections.subagents) if scope is not None)
+    written = ((f"{scope.key}.{name}", words) for scope in scopes for name, words in scope.lists.items())
+    return next((words for name, words in written if name == key and words is not None), ())
 
 
 def _lift(name: str, layer: str, sections: PolicySections, depth: int) -> tuple[ConfigEdit, ...]:

@@ -4,24 +4,39 @@ It reads the judgement that a turn would get from ``resolve_tools``; a tool that
 registered it, is explained from the states of the installed plugins.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
 
-from claw.config.paths import format_key
-from claw.config.summary import package_of, plugins_that_bring
-from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
-from claw.contracts.errors import nearest
-from claw.i18n import t
-from claw.policy.catalog import CORE_TOOLS, normalise_tool_name
-from claw.policy.decision import ALLOWED, Judgement, NameConflict, Ruling
-from claw.policy.engine import CLOSING_CHECKS, apply_layer, opt_in_words
-from claw.policy.fixes import ConfigEdit, edit_for_name, edits_for
-from claw.policy.layers import Layer, sections_for
-from claw.policy.subjects import PluginStatus, ToolFact
+from claw import nearest, t
+from claw.runtime import (
+    ALLOWED,
+    BLOCKED,
+    CLOSING_CHECKS,
+    CORE_TOOLS,
+    DISABLED,
+    IDLE,
+    INCOMPATIBLE,
+    LOADED,
+    QUARANTINED,
+    Config,
+    Judgement,
+    Layer,
+    NameConflict,
+    PluginState,
+    Ruling,
+    ToolFact,
+    ToolMatcher,
+    apply_layer,
+    format_key,
+    normalise_tool_name,
+    opt_in_words,
+    package_of,
+    plugins_that_bring,
+    sections_for,
+)
 
-if TYPE_CHECKING:
-    from claw.config import Config
+from claw_admin.policy.fixes import ConfigEdit, edit_for_name, edits_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +89,51 @@ class Explanation:
     rivals: tuple[tuple[str, tuple[ConfigEdit, ...]], ...] = ()
 
 
-def explain_tool(
-    name: str, config: "Config", judgement: Judgement, plugin_states: Sequence[PluginStatus] = ()
-) -> Explanation:
-    """Explain if the tool ``name`` is available in the run of ``judgement``, and why not.
+@dataclass(frozen=True)
+class JudgedTools:
+    """The tools of a judgement, by name and by the words of lists."""
 
-    :param config: the ``claw.config.Config`` of the judgement.
+    judgement: Judgement
+
+    @cached_property
+    def by_name(self) -> Mapping[str, tuple[ToolFact, ...]]:
+        """Normalised name → the tools of that name: first the allowed one, then the loaded ones, then the others."""
+        judged, names = self.judgement, dict[str, dict[int, ToolFact]]()
+        for fact in (*map(judged.facts.__getitem__, judged.positions), *judged.loaded, *judged.facts):
+            names.setdefault(normalise_tool_name(fact.name), {}).setdefault(id(fact), fact)
+        return {name: tuple(facts.values()) for name, facts in names.items()}
+
+    def matcher(self, fact: ToolFact) -> ToolMatcher:
+        """Return the lookup of list words among the loaded tools and ``fact``."""
+        loaded = self.judgement.loaded
+        return self._matcher if id(fact) in self._loaded_ids else ToolMatcher((*loaded, fact))
+
+    @cached_property
+    def _matcher(self) -> ToolMatcher:
+        return ToolMatcher(self.judgement.loaded)
+
+    @cached_property
+    def _loaded_ids(self) -> frozenset[int]:
+        return frozenset(map(id, self.judgement.loaded))
+
+
+def explain_tool(
+    name: str, config: Config, tools: JudgedTools, plugin_states: Sequence[PluginState] = ()
+) -> Explanation:
+    """Explain if the tool ``name`` is available in the run of ``tools``, and why not.
+
+    :param config: that of the judgement of ``tools``.
     :param plugin_states: the states of the installed plugins.
     """
-    wanted = normalise_tool_name(name)
-    found = judgement.by_name.get(wanted, ())
+    wanted, judgement = normalise_tool_name(name), tools.judgement
+    found = tools.by_name.get(wanted, ())
     if not found:
         return _not_registered(name, wanted, config, judgement, plugin_states)
     fact = found[0]
     ruling = ALLOWED if fact.name in judgement.allowed_names else judgement.rulings[fact.name]
     deciding = _deciding(judgement, ruling)
+    matcher = (tools if deciding is judgement else JudgedTools(deciding)).matcher(fact)
+    sections = sections_for(config, deciding.run)
     key = ruling.key
     place = f"{key}[{ruling.entry.at}]" if ruling.entry and key else key
     return Explanation(
@@ -102,9 +147,9 @@ def explain_tool(
         whose=ruling.owner_id,
         file=config.file if key else "",
         line=config.line(place) if key else None,
-        edits=() if ruling.allowed else edits_for(fact, ruling, deciding, sections_for(config, deciding.run)),
+        edits=() if ruling.allowed else edits_for(fact, ruling, deciding, matcher, sections),
         fix="" if ruling.allowed else _fix(ruling, fact, deciding),
-        steps=_steps(fact, config, deciding),
+        steps=_steps(fact, config, deciding, matcher),
         spare=ruling.fallback,
         tokens=fact.tokens,
         rivals=tuple(
@@ -143,10 +188,11 @@ def _fix(ruling: Ruling, fact: ToolFact, judged: Judgement) -> str:
     return ""
 
 
-def _steps(fact: ToolFact, config: "Config", judged: Judgement) -> tuple[ExplanationStep, ...]:
+def _steps(
+    fact: ToolFact, config: Config, judged: Judgement, matcher: ToolMatcher
+) -> tuple[ExplanationStep, ...]:
     """Return the result of each gate and layer for this tool alone."""
     steps = [_optional_step(fact, config, judged), _name_step(fact, judged)]
-    matcher = judged.matcher(fact)
     for layer in judged.layers:
         _, denied = apply_layer(frozenset((normalise_tool_name(fact.name),)), layer, matcher)
         steps.append(_step(layer.name, next(iter(denied.values()), None), _rule_of(layer), config))
@@ -155,7 +201,7 @@ def _steps(fact: ToolFact, config: "Config", judged: Judgement) -> tuple[Explana
     return tuple(steps)
 
 
-def _step(stage: str, ruling: Ruling | None, note: str, config: "Config") -> ExplanationStep:
+def _step(stage: str, ruling: Ruling | None, note: str, config: Config) -> ExplanationStep:
     if ruling is None:
         return ExplanationStep(stage, True, note)
     key = f"{ruling.key}[{ruling.entry.at}]" if ruling.entry and ruling.key else ruling.key
@@ -173,7 +219,7 @@ def _rule_of(layer: Layer) -> str:
     return t("{key} allows it", key=layer.key or t("claw's built-in list"))
 
 
-def _optional_step(fact: ToolFact, config: "Config", judged: Judgement) -> ExplanationStep:
+def _optional_step(fact: ToolFact, config: Config, judged: Judgement) -> ExplanationStep:
     if not fact.optional:
         return ExplanationStep("optional", True, t("it is not optional"))
     words = opt_in_words(fact)
@@ -195,7 +241,7 @@ def _name_step(fact: ToolFact, judged: Judgement) -> ExplanationStep:
 
 
 def _not_registered(
-    name: str, wanted: str, config: "Config", judgement: Judgement, plugin_states: Sequence[PluginStatus]
+    name: str, wanted: str, config: Config, judgement: Judgement, plugin_states: Sequence[PluginState]
 ) -> Explanation:
     """Explain a tool that no plugin registers in this run."""
     supplier = plugins_that_bring("tools").get(wanted, "")
@@ -235,17 +281,17 @@ def _not_registered(
     return Explanation(name, False, stage="unknown", why=why, fix=fix)
 
 
-def _tools_of(state: PluginStatus) -> Iterable[str]:
+def _tools_of(state: PluginState) -> Iterable[str]:
     manifest = state.found.manifest
     return [line.name for line in manifest.tools] if manifest else ()
 
 
-def _known_names(judgement: Judgement, plugin_states: Sequence[PluginStatus]) -> set[str]:
+def _known_names(judgement: Judgement, plugin_states: Sequence[PluginState]) -> set[str]:
     declared = {name for one in plugin_states for name in _tools_of(one)}
     return declared | {fact.name for fact in judgement.facts} | set(CORE_TOOLS)
 
 
-def _plugin_not_in_use(name: str, plugin: PluginStatus, config: "Config") -> Explanation:
+def _plugin_not_in_use(name: str, plugin: PluginState, config: Config) -> Explanation:
     """Explain a tool whose plugin is installed and not in use."""
     plugins, stage, key = config.settings.plugins, plugin.state, ""
     edits: tuple[ConfigEdit, ...] = ()

@@ -21,10 +21,10 @@ from claw.host.state import PluginState
 from claw.policy.catalog import CORE_TOOLS, PROFILES
 from claw.policy.decision import Judgement
 from claw.policy.engine import CLOSING_CHECKS, resolve_tools
-from claw.policy.explain import Explanation, explain_tool
-from claw.policy.fixes import PLACEHOLDER, ConfigEdit
 from claw.policy.layers import LAYERS
 from claw.policy.subjects import RunFacts, ToolFact, tool_fact
+from claw_admin.policy.explain import Explanation, JudgedTools, explain_tool
+from claw_admin.policy.fixes import PLACEHOLDER, ConfigEdit
 from claw_config_sdk import parse_value, set_value, unset_value
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -78,7 +78,7 @@ def ask(
     ]  # fmt: skip
     facts.sort(key=lambda fact: fact.plugin is not None)
     judged = resolve_tools(config, owned(run, config), facts, fallbacks)
-    return explain_tool(tool, config, judged), judged, config
+    return explain_tool(tool, config, JudgedTools(judged)), judged, config
 
 
 def _lacks(tool: RegisteredTool, config: Config, lacking: str) -> str:
@@ -237,6 +237,7 @@ def test_reasons_are_reported_in_chinese_too(
     stage: str, tool: str, tree: dict[str, Any], changes: dict[str, Any], tmp_path: Path
 ) -> None:
     write(tmp_path, tree)
+    i18n.add_translations("claw_admin")
     i18n.use_language("zh")
     try:
         answer, _, _ = ask(tmp_path, tool, replace(OWNER, **changes))
@@ -374,7 +375,7 @@ class TestBeyondPolicy:
     def ask(self, home: Path, tool: str, *plugin_states: PluginState) -> Explanation:
         config = load_config(home, {})
         judged = resolve_tools(config, OWNER, [ToolFact("read", supplier="tools-std")])
-        answer = explain_tool(tool, config, judged, plugin_states)
+        answer = explain_tool(tool, config, JudgedTools(judged), plugin_states)
         assert not answer.available and not answer.steps
         return answer
 
