@@ -392,7 +392,7 @@ BUDGETS = {
     "claw_mcp": 1092,
     "claw_memory": 1507,
     "claw_mistral": 446,
-    "claw_models": 1960,
+    "claw_models": 1990,
     "claw_offline": 382,
     "claw_openai": 666,
     "claw_prompt": 902,

@@ -126,7 +126,8 @@ class ProviderError(ClawError):
 
     :param reason: one of auth, auth_permanent, permission, billing, rate_limit, overloaded, server, network, tls,
         truncated, timeout, context_overflow, request_too_large, bad_request, content_filter, model_not_found,
-        session_expired, empty (no text and no tool call), no_call (not the call that was asked for), unknown.
+        session_expired, empty (no text and no tool call), no_call (not the call that was asked for), machine (no
+        descriptors or memory here), unknown.
     :param retryable: the same request may succeed later. Fallback to another model is decided separately.
     :param status: HTTP status, when there was one.
     :param retry_after_seconds: what the service asked for.

@@ -23,6 +23,7 @@ _BY_REASON = {
     "bad_request": (400, _INVALID, "model_bad_request"),
     "overloaded": (503, _SERVER, "model_overloaded"),
     "timeout": (504, _SERVER, "model_timeout"),
+    "machine": (503, _SERVER, "out_of_resources"),
     "error": (500, _SERVER, "turn_failed"),
     "unknown": (500, _SERVER, "turn_failed"),
 }

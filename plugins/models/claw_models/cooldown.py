@@ -21,7 +21,7 @@ MODEL_REASONS = frozenset({"overloaded", "server", "timeout", "permission"})
 """Reasons that concern one model with this key; other models may work."""
 NEUTRAL_REASONS = frozenset(
     {"network", "tls", "truncated", "empty", "bad_request", "model_not_found", "context_overflow", "request_too_large",
-     "session_expired", "content_filter"}
+     "session_expired", "content_filter", "machine"}
 )  # fmt: skip
 """Reasons that say nothing about the key."""
 _MAY_HAVE_RETRY_AFTER = frozenset({"rate_limit", "overloaded"})

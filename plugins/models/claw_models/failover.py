@@ -35,6 +35,7 @@ from claw import (
 from claw.runtime import AnswerBroken, checked_answer, missing_key_error, missing_provider_error, sendable
 
 from claw_models.key_pool import KeyPool
+from claw_models.shortage import MACHINE, as_shortage
 
 _RAISED_AT_ONCE = frozenset({"context_overflow", "request_too_large"})
 """Failures that no other model cures; a shorter history does."""
@@ -161,7 +162,8 @@ class _Fallback:
                             async for event in events:
                                 yield event
                         return
-                    except ProviderError as failed:
+                    except ProviderError as error:
+                        failed = as_shortage(error)
                         retry = self._should_retry(call, ref, key, failed)
                         self._keys.release(ref.provider, key)
                         if not retry:
@@ -312,6 +314,8 @@ class _Fallback:
             if repaired != call.request.messages:  # a repaired history stays as it is, so this happens once
                 call.request = replace(call.request, messages=repaired)
                 return True
+        if failed.reason == MACHINE:  # it passes when another turn ends
+            return not call.shown and self._keys.clock.monotonic() + _RETRY_PAUSE_SECONDS[1] < call.deadline
         mark = (ref, key.name)
         is_healthy = self._keys.is_healthy(ref.provider, key, ref.model)
         accident = failed.reason in _RETRIED_ONCE or (failed.reason == "unknown" and failed.retryable)
