@@ -17,13 +17,7 @@ from claw.contracts.messages import ApprovalRequest, Decision, Inbound, Outbound
 from claw.contracts.text import digest_of, format_arguments, result_limit
 from claw.contracts.tool import ApprovalCallback, Tool, ToolContext, ToolResult, fit_result, validate
 from claw.contracts.transcript import NO_RESULT, UNREADABLE_CALL, Message, Text, ToolCall
-from claw.host.calls import (
-    ask_approver,
-    describe_malformed,
-    review_tool_result,
-    run_filters,
-    run_reviewers,
-)
+from claw.host.calls import ask_approver, describe_malformed, review_tool_result, run_filters, run_reviewers
 from claw.host.isolation import describe_exception, limited_cpu
 from claw.host.worker import run_tool
 from claw.i18n import t
@@ -90,13 +84,8 @@ async def prepare(call: ToolCall, choice: str = "auto", *, caller: Caller) -> Pr
     elif choice not in ("auto", "required", call.name) and call.name != UNREADABLE_CALL:
         problem = _refused(t("only {tool} may be called now", tool=choice))
     context, runtime = call_context(tool, caller, problem), caller.runtime
-    checked, review = await run_reviewers(
-        ToolCall(call.id, call.name, arguments),
-        context,
-        runtime.registry.reviewers,
-        runtime.worker,
-        runtime.log,
-    )
+    read_call = ToolCall(call.id, call.name, arguments)
+    checked, review = await run_reviewers(read_call, context, runtime.plugins)
     caller.end_turn = caller.end_turn or review.end_turn
     if review.verdict == "deny":
         problem = _refused(review.why or review.verdict)
@@ -119,7 +108,7 @@ def _looked_up(
 ) -> tuple[Tool | None, dict[str, Any], str]:
     """Return the tool of a call, its arguments, and why it cannot run; empty when it can."""
     if call.name == UNREADABLE_CALL:
-        return None, call.arguments, describe_malformed(call, runtime.registry.middleware)
+        return None, call.arguments, describe_malformed(call, runtime.plugins)
     tool = context.tools.get(call.name)
     if tool is None:
         return None, call.arguments, _why_not(call.name, context.judgement)
@@ -135,9 +124,7 @@ def _refused(why: str) -> str:
 async def _not_run(call: ToolCall, why: str, context: CallContext, runtime: Runtime) -> ToolResult:
     """Return the answer to a call that does not run, as reviewers of all calls have seen it."""
     answer = ToolResult(why, is_error=True)
-    return await review_tool_result(
-        call, answer, context, runtime.registry.reviewers, runtime.worker, runtime.log, has_run=False
-    )
+    return await review_tool_result(call, answer, context, runtime.plugins, has_run=False)
 
 
 def _noted(result: ToolResult, review: Review, runtime: Runtime) -> ToolResult:
@@ -189,9 +176,7 @@ async def _prepared(
             answer = replace(answer, content=content, is_error=answer.is_error or not are_changed)
         if is_untrusted_result(tool.results, _joined(answer)):
             caller.untrusted_tools.add(tool.name)
-        result = await review_tool_result(
-            checked, answer, context, runtime.registry.reviewers, runtime.worker, runtime.log
-        )
+        result = await review_tool_result(checked, answer, context, runtime.plugins)
         masked = _texts(runtime.redact.mask_known, result)
         most = limit if masked.most_chars is None else min(limit, masked.most_chars)
         return _texts(
@@ -333,8 +318,7 @@ class CallApproval:
     async def _decide(self, request: ApprovalRequest) -> Decision:
         if not self._caller.may_ask:
             return Decision("nobody", t("it needs approval, and no one can be asked here"))
-        runtime = self._caller.runtime
-        return await ask_approver(request, runtime.registry.approver, runtime.worker, runtime.log)
+        return await ask_approver(request, self._caller.runtime.plugins)
 
     @cached_property
     def _digest_context(self) -> tuple[str, ...]:
@@ -379,7 +363,7 @@ def context_of(
 
     async def deliver(outbound: Outbound) -> Receipt | None:
         masked = replace(outbound, text=runtime.redact.answer_mask.masked(outbound.text))
-        allowed = await run_filters(masked, "outbound", runtime.registry.filters, runtime.worker, runtime.log)
+        allowed = await run_filters(masked, "outbound", runtime.plugins)
         return await runtime.deliver(allowed) if allowed else None
 
     key = f"{caller.turn}:{call_id}"[:46]

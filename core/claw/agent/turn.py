@@ -112,7 +112,7 @@ async def take_turn(
     :returns: the answer; None when the sender is not admitted, a filter dropped the message, or the agent stays silent.
     :raises ClawError: the turn failed; ``TurnEnded`` was emitted, and the session holds all messages until then.
     """
-    message = await run_filters(inbound, "inbound", runtime.registry.filters, runtime.worker, runtime.log)
+    message = await run_filters(inbound, "inbound", runtime.plugins)
     if message is None:
         return None
     route = admit(message, runtime.config, options.agent, options.session)  # who may talk, to which agent
@@ -213,7 +213,7 @@ async def _end(
         if made is not None or not turn.parked:  # else the next process sends what the session holds
             turn.over = True
             is_logged = bool(turn.numbers)
-            more = statements_at_end(runtime.registry.middleware, turn.id, runtime.log)
+            more = statements_at_end(turn.id, runtime.plugins)
             logged = made if made and is_logged else ()
             why = runtime.redact(ending.text if ending.outcome == "failed" else "; ".join(turn.notices))
             cause = (why,) if takes_cause(runtime.turn_log) else ()
@@ -412,8 +412,7 @@ def _tool_choice(context: TurnContext, turn: Turn, start: _Start) -> str:
 
 async def _emit_to_all(emit: Emit, runtime: Runtime, event: Event) -> None:
     await emit(event)
-    if runtime.registry.observers:
-        await notify_observers(event, runtime.registry.observers, runtime.worker, runtime.log)
+    await notify_observers(event, runtime.plugins)
 
 
 async def _record_then_emit(session: BaseSession, emit: Emit, turn: Turn, log: TurnLog, event: Event) -> None:
@@ -445,5 +444,5 @@ async def _terminal_reply(
         return ()
     message = turn.message
     outbound = Outbound(ending.turn, message.address, ending.text, reply_to=message.message_id or None)
-    let_out = await run_filters(outbound, "outbound", runtime.registry.filters, runtime.worker, runtime.log)
+    let_out = await run_filters(outbound, "outbound", runtime.plugins)
     return (let_out,) if let_out else ()

@@ -23,7 +23,7 @@ from claw.contracts.messages import Inbound, Outbound, Receipt
 from claw.contracts.prompt import FULL, MINIMAL, ContextFile, PromptFacts, RenderedSection, join_sections
 from claw.contracts.provider import ModelCall, ModelRef, Request, SystemPrompt, ToolSpec
 from claw.contracts.tool import Sandbox, Tool
-from claw.host.calls import SectionCache
+from claw.host.calls import PluginSet, SectionCache
 from claw.host.isolation import describe_exception
 from claw.host.registry import BUILTIN, Registry
 from claw.host.worker import PluginWorker
@@ -93,6 +93,11 @@ class Runtime:
         approver = self.registry.approver
         withdraw = getattr(approver.value, "withdraw", None) if approver else None
         return withdraw(session_key) if withdraw else 0
+
+    @cached_property
+    def plugins(self) -> PluginSet:
+        """The plugins that turns call."""
+        return PluginSet(self.registry, self.worker, self.log)
 
     @cached_property
     def rule_file_watch(self) -> Watch:

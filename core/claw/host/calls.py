@@ -6,14 +6,15 @@ A reviewer that raises or hangs denies; a filter leaves the message as it was; a
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 from claw.contracts.errors import PluginError
 from claw.contracts.events import Event
-from claw.contracts.extensions import Approver, CallContext, ProviderMiddleware, Review, Reviewer, Statement
+from claw.contracts.extensions import CallContext, Review, Reviewer, Statement
 from claw.contracts.messages import ApprovalRequest, Decision
 from claw.contracts.prompt import (
     PromptFacts,
@@ -25,8 +26,8 @@ from claw.contracts.prompt import (
 from claw.contracts.provider import CallAccount
 from claw.contracts.tool import ToolResult
 from claw.contracts.transcript import ToolCall
-from claw.host.isolation import describe_exception
-from claw.host.registry import Contribution
+from claw.host.isolation import Timeouts, describe_exception
+from claw.host.registry import Contribution, Registry
 from claw.host.worker import PluginWorker, is_own_exit, isolated
 from claw.i18n import t
 from claw.storage.clock import SYSTEM_CLOCK, Clock
@@ -45,22 +46,31 @@ T = TypeVar("T")
 Log = Callable[[str], None]
 
 
-async def run_reviewers(
-    call: ToolCall,
-    context: CallContext,
-    reviewers: Sequence[Contribution[Reviewer]],
-    worker: PluginWorker,
-    log: Log,
-) -> tuple[ToolCall, Review]:
+@dataclass(frozen=True)
+class PluginSet:
+    """The objects of plugins that turns call, the threads in which their code runs, and the log."""
+
+    registry: Registry
+    worker: PluginWorker
+    log: Log
+
+    @property
+    def limits(self) -> Timeouts:
+        """The time limits of these calls."""
+        return self.worker.timeouts
+
+
+async def run_reviewers(call: ToolCall, context: CallContext, plugins: PluginSet) -> tuple[ToolCall, Review]:
     """Ask every reviewer; the strictest answer wins, changed arguments are handed on to the next one.
 
     The review that is returned has the notes of all reviewers, and the first reason to end the turn.
     """
     strictest, notes, end_turn = Review(), list[str](), ""
-    for one in _those_for(reviewers, everything=not context.problem):
+    seconds = plugins.limits.review_seconds
+    for one in _reviewers(plugins, everything=not context.problem):
         try:
-            answer = await worker.call(
-                one.value.before, call, context, seconds=worker.timeouts.review_seconds, who=one.plugin
+            answer = await plugins.worker.call(
+                one.value.before, call, context, seconds=seconds, who=one.plugin
             )
             said = Review() if answer is None else answer
             rank = _STRICTNESS.index(said.verdict)
@@ -69,7 +79,7 @@ async def run_reviewers(
             if not isinstance(said.note, str) or not isinstance(said.end_turn, str):
                 raise TypeError("note and end_turn of a review are text")
         except Exception as why:  # noqa: BLE001 - plugin code
-            said = Review("deny", _failed("its reviewer failed: {why}", one, why, log))
+            said = Review("deny", _failed("its reviewer failed: {why}", one, why, plugins.log))
             rank = _STRICTNESS.index("deny")
         if said.arguments is not None:
             call = ToolCall(call.id, call.name, said.arguments)
@@ -82,30 +92,26 @@ async def run_reviewers(
     return call, replace(strictest, note="".join(notes), end_turn=end_turn)
 
 
-def _those_for(
-    reviewers: Sequence[Contribution[Reviewer]], everything: bool
-) -> Sequence[Contribution[Reviewer]]:
+def _reviewers(plugins: PluginSet, everything: bool) -> Sequence[Contribution[Reviewer]]:
     """Return the reviewers that are asked: all of them, or those that want to see every call."""
-    if everything:
-        return reviewers
-    return [one for one in reviewers if getattr(one.value, "all_calls", False)]
+    reviewers = plugins.registry.reviewers
+    return reviewers if everything else [one for one in reviewers if getattr(one.value, "all_calls", False)]
 
 
-async def ask_approver(
-    request: ApprovalRequest, approver: Contribution[Approver] | None, worker: PluginWorker, log: Log
-) -> Decision:
+async def ask_approver(request: ApprovalRequest, plugins: PluginSet) -> Decision:
     """Ask a person by way of the approver, in the loop of its plugin. Without one, and whatever one does that is no
     answer, the call is refused. A person may take any time; an approver that blocks its loop is given up.
     """
+    approver = plugins.registry.approver
     if approver is None:
         why_not = t("it needs approval, and no plugin in use asks for it (claw-approvals does)")
         return Decision("nobody", why_not)
     try:
-        decision = await _call_unless_blocked(approver.value.ask, request, worker, approver.plugin)
+        decision = await _call_unless_blocked(approver.value.ask, request, plugins.worker, approver.plugin)
         if not isinstance(decision, Decision) or decision.verdict not in _DECISIONS:
             raise TypeError(f"ask answered with {decision!r:.200}, not a Decision")
     except Exception as why:  # noqa: BLE001 - a plugin's code
-        return Decision("deny", _failed("its approver failed: {why}", approver, why, log))
+        return Decision("deny", _failed("its approver failed: {why}", approver, why, plugins.log))
     if decision.allowed or decision.reason:
         return decision
     return replace(decision, reason=t("the user was asked and did not allow it"))
@@ -137,90 +143,76 @@ async def _call_unless_blocked(
         raise
 
 
-def describe_malformed(call: ToolCall, middleware: Sequence[Contribution[ProviderMiddleware]]) -> str:
+def describe_malformed(call: ToolCall, plugins: PluginSet) -> str:
     """Return the error that the model is given for a call that could not be parsed."""
-    for one in middleware:
-        if describe := getattr(one.value, "describe_malformed", None):
-            with contextlib.suppress(Exception):  # a plugin's code; what core says will do
-                return str(describe(call))
     why = call.arguments.get("why") or "it cannot be read"
-    return f"Your tool call was not made: {why}. Call the tool again, in the way that your tools are called."
+    plain = f"Your tool call was not made: {why}. Call the tool again, in the way that your tools are called."
+    return next(_answers_of_middleware("describe_malformed", str, call, plugins), plain)
 
 
-def statements_at_end(
-    middleware: Sequence[Contribution[ProviderMiddleware]], turn: str, log: Log
-) -> tuple[Statement, ...]:
+def statements_at_end(turn: str, plugins: PluginSet) -> tuple[Statement, ...]:
     """Return the SQL statements of middleware that are committed together with the end of a turn."""
-    statements: list[Statement] = []
-    for one in middleware:
-        if at_end := getattr(one.value, "at_end", None):
-            try:
-                statements += at_end(turn)
-            except Exception as why:  # noqa: BLE001 - a plugin's code
-                _failed("its middleware failed: {why}", one, why, log)
-    return tuple(statements)
+    return tuple(chain.from_iterable(_answers_of_middleware("at_end", list, turn, plugins)))
 
 
-def describe_cost(
-    middleware: Sequence[Contribution[ProviderMiddleware]], account: CallAccount, log: Log
-) -> str:
+def describe_cost(account: CallAccount, plugins: PluginSet) -> str:
     """Return the cost of a conversation and of its agent today, as text; empty when no plugin keeps accounts."""
-    for one in middleware:
-        if describe := getattr(one.value, "describe_cost", None):
+    return next(_answers_of_middleware("describe_cost", str, account, plugins), "")
+
+
+def _answers_of_middleware(
+    name: str, read: Callable[[Any], T], value: object, plugins: PluginSet
+) -> Iterator[T]:
+    """Yield what each middleware answers that has a method of this name."""
+    for one in plugins.registry.middleware:
+        if step := getattr(one.value, name, None):
             try:
-                return str(describe(account))
+                answer = read(step(value))
             except Exception as why:  # noqa: BLE001 - a plugin's code
-                _failed("its middleware failed: {why}", one, why, log)
-    return ""
+                _failed("its middleware failed: {why}", one, why, plugins.log)
+            else:
+                yield answer
 
 
 async def review_tool_result(
-    call: ToolCall,
-    result: ToolResult,
-    context: CallContext,
-    reviewers: Sequence[Contribution[Reviewer]],
-    worker: PluginWorker,
-    log: Log,
-    has_run: bool = True,
+    call: ToolCall, result: ToolResult, context: CallContext, plugins: PluginSet, has_run: bool = True
 ) -> ToolResult:
     """Let every reviewer that looks at results replace this one; one that raises makes it an error.
 
     :param has_run: false for the answer to a call that did not run: only reviewers with ``all_calls`` are given it.
     """
-    for one in _those_for(reviewers, everything=has_run):
+    seconds = plugins.limits.review_seconds
+    for one in _reviewers(plugins, everything=has_run):
         after = getattr(one.value, "after", None)
         if after is None:
             continue
         try:
-            seconds = worker.timeouts.review_seconds
-            changed = await worker.call(after, call, result, context, seconds=seconds, who=one.plugin)
+            changed = await plugins.worker.call(after, call, result, context, seconds=seconds, who=one.plugin)
             if not isinstance(changed or result, ToolResult):
                 raise TypeError(f"a result is a ToolResult, not {type(changed).__name__}")
             result = changed or result
         except Exception as why:  # noqa: BLE001 - plugin code
-            result = ToolResult(_failed("its reviewer failed: {why}", one, why, log), is_error=True)
+            failure = _failed("its reviewer failed: {why}", one, why, plugins.log)
+            result = ToolResult(failure, is_error=True)
     return result
 
 
-async def run_filters(
-    message: T, way: str, filters: Sequence[Contribution[Any]], worker: PluginWorker, log: Log
-) -> T | None:
+async def run_filters(message: T, way: str, plugins: PluginSet) -> T | None:
     """Pass a message through every filter; None when one drops it.
 
     :param way: ``inbound`` or ``outbound``: the method that is asked.
     """
-    for one in filters:
+    seconds, kind = plugins.limits.filter_seconds, type(message)
+    for one in plugins.registry.filters:
         step = getattr(one.value, way, None)
         if step is None:
             continue
         try:
-            answer = await worker.call(step, message, seconds=worker.timeouts.filter_seconds, who=one.plugin)
-            if not isinstance(answer, type(message) | None):
-                raise TypeError(
-                    f"{way} answers with {type(message).__name__} or None, not {type(answer).__name__}"
-                )
+            answer = await plugins.worker.call(step, message, seconds=seconds, who=one.plugin)
+            if not isinstance(answer, kind | None):
+                raise TypeError(f"{way} answers with {kind.__name__} or None, not {type(answer).__name__}")
         except Exception as why:  # noqa: BLE001 - plugin code
-            _failed("its filter failed: {why}", one, why, log)
+            _failed("its filter failed: {why}", one, why, plugins.log)
             continue
         if answer is None:
             return None
@@ -228,17 +220,14 @@ async def run_filters(
     return message
 
 
-async def notify_observers(
-    event: Event, observers: Sequence[Contribution[Any]], worker: PluginWorker, log: Log
-) -> None:
-    """Tell every observer."""
-    for one in observers:
+async def notify_observers(event: Event, plugins: PluginSet) -> None:
+    """Pass an event to every observer."""
+    seconds = plugins.limits.observe_seconds
+    for one in plugins.registry.observers:
         try:
-            await worker.call(
-                one.value.on_event, event, seconds=worker.timeouts.observe_seconds, who=one.plugin
-            )
+            await plugins.worker.call(one.value.on_event, event, seconds=seconds, who=one.plugin)
         except Exception as why:  # noqa: BLE001 - plugin code
-            _failed("its observer failed: {why}", one, why, log)
+            _failed("its observer failed: {why}", one, why, plugins.log)
 
 
 @dataclass

@@ -92,9 +92,7 @@ class OutboxChat:
             answers=answers,
         )
         runtime = self._rooms
-        allowed = await run_filters(
-            outbound, "outbound", runtime.registry.filters, runtime.worker, runtime.log
-        )
+        allowed = await run_filters(outbound, "outbound", runtime.plugins)
         if allowed is None:
             return ()
         receipt: Receipt = await _call(runtime.deliver(allowed))

@@ -119,9 +119,7 @@ class InboundPipeline:
     async def receive(self, accepted: AcceptedEvent) -> None:
         """Filter and admit an inbound event, then handle it."""
         runtime = self._runtime
-        inbound = await run_filters(
-            accepted.inbound, "inbound", runtime.registry.filters, runtime.worker, runtime.log
-        )
+        inbound = await run_filters(accepted.inbound, "inbound", runtime.plugins)
         if inbound is None:
             return self._settle(accepted, "filtered")
         accepted = replace(accepted, inbound=inbound)
@@ -168,9 +166,7 @@ class InboundPipeline:
         """Resume a turn that a crash cut off, or end it with a notice after too many attempts."""
         runtime, taken = self._runtime, []
         for one in cut.taken:
-            said = await run_filters(
-                one.inbound, "inbound", runtime.registry.filters, runtime.worker, runtime.log
-            )
+            said = await run_filters(one.inbound, "inbound", runtime.plugins)
             taken += [replace(one, inbound=said)] if said else []
         if not taken:
             self._journal.ended(cut.turn, "filtered")

@@ -45,7 +45,7 @@ async def replies_of_turn(
         attachments=files, voice=reply.voice, answers=message.message_id, tokens=turn.tokens,
         stop_reason=_stop_reason(turn, failed),
     )  # fmt: skip
-    allowed = await run_filters(whole, "outbound", runtime.registry.filters, runtime.worker, runtime.log)
+    allowed = await run_filters(whole, "outbound", runtime.plugins)
     if allowed is None:
         return ()
     turn.answer = allowed.text

@@ -117,7 +117,7 @@ async def _history(conversation: Conversation) -> tuple[int, int, int, str]:
         size = session.usage.context_tokens, messages, session.history.compactions
     finally:
         session.release()
-    return *size, describe_cost(runtime.registry.middleware, account, runtime.log)
+    return *size, describe_cost(account, runtime.plugins)
 
 
 def _declaration(tool: Tool) -> str:
