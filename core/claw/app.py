@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from claw import i18n
 from claw.agent.chat_commands import ChatCommands
 from claw.agent.loop import Emit
-from claw.agent.models import candidates, isolated
-from claw.agent.providers import apply_guards, apply_middleware
+from claw.agent.models import candidates
+from claw.agent.providers import GuardedProvider, apply_middleware
 from claw.agent.routing import LOCAL_SENDER, admit
 from claw.agent.session_queue import SessionQueues
 from claw.agent.tool_gate import Caller, prepare
@@ -34,7 +34,7 @@ from claw.contracts.channel import Channel
 from claw.contracts.errors import ClawError, PluginError, UsageError
 from claw.contracts.events import ignore_event
 from claw.contracts.messages import Address, Inbound, Outbound, Receipt
-from claw.contracts.provider import ModelRef
+from claw.contracts.provider import ModelRef, Provider
 from claw.contracts.text import to_json
 from claw.contracts.tool import ToolResult
 from claw.contracts.transcript import ToolCall
@@ -369,8 +369,12 @@ class App:
         """Return the registry with each provider behind the middleware of plugins and the guards of core."""
         registry, seconds = self.registry, self.timeouts.hook_seconds
         wrapped = apply_middleware(registry.providers, registry.middleware, self._middleware_failed, seconds)
-        guarded = apply_guards(wrapped, self.config.settings.models, self.redact, self.log)
-        return replace(self.registry, providers=isolated(guarded, self.timeouts.silence_seconds))
+        guards = self.config.settings.models, self.redact, self.log, self.timeouts.silence_seconds
+        guarded: dict[str, Contribution[Provider]] = {
+            name: Contribution(one.plugin, GuardedProvider(one.value, *guards))
+            for name, one in wrapped.items()
+        }
+        return replace(self.registry, providers=guarded)
 
     def _middleware_failed(self, plugin: str, why: BaseException) -> None:
         self.host.quarantine(plugin, "register", describe_exception(why))

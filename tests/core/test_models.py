@@ -1,10 +1,13 @@
 """The models of a turn in core alone: the first model that has a key, and a provider's code that harms nothing."""
 
 import pytest
-from claw.agent.models import FirstModel, IsolatedProvider
+from claw.agent.models import FirstModel
+from claw.agent.providers import GuardedProvider
+from claw.config.models import ModelsSettings
 from claw.contracts.errors import ProviderError
 from claw.contracts.extensions import ModelOptions
 from claw.contracts.provider import Credential, ModelRef, Request, SystemPrompt
+from claw.security.redaction import Redactor
 from claw.testing import FakeProvider, says
 
 BASE = Request("", SystemPrompt(""), ())
@@ -12,7 +15,7 @@ A, B = ModelRef("a", "m"), ModelRef("b", "n")
 
 
 async def answer(models, providers, **options):
-    shielded = {one.name: IsolatedProvider(one, 60.0) for one in providers}
+    shielded = {one.name: GuardedProvider(one, ModelsSettings(), Redactor([]), print) for one in providers}
     ask = FirstModel().select(models, shielded, BASE, ModelOptions(**options))
     return [event async for event in ask((), "auto")][-1].message
 

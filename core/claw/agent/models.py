@@ -1,9 +1,8 @@
-"""The models of a turn: the order in which they are tried, their keys, isolated providers, and a plain selector."""
+"""The models of a turn: the order in which they are tried, their keys, and a plain selector."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
@@ -17,13 +16,9 @@ from claw.contracts.provider import (
     ModelRef,
     Provider,
     Request,
-    TextDelta,
-    ThinkingDelta,
 )
 from claw.contracts.transcript import Assistant, Message
-from claw.host.isolation import describe_exception
-from claw.host.registry import Contribution, Registry
-from claw.host.worker import ReusableTimeout, is_own_exit
+from claw.host.registry import Registry
 from claw.i18n import t
 
 
@@ -198,92 +193,6 @@ def missing_provider_error(ref: ModelRef) -> ProviderError:
         provider=ref.provider,
         fix="install a plugin that provides it (claw plugins list) or choose another model (claw models use "
         "PROVIDER/MODEL)",
-    )
-
-
-def isolated(
-    providers: Mapping[str, Contribution[Provider]], silence_seconds: float
-) -> dict[str, Contribution[Provider]]:
-    """Return the providers, each behind :class:`IsolatedProvider`."""
-    return {
-        name: Contribution(one.plugin, IsolatedProvider(one.value, silence_seconds))
-        for name, one in providers.items()
-    }
-
-
-class IsolatedProvider:
-    """A provider whose code cannot harm a turn: what it raises becomes a ``ProviderError`` that names it.
-
-    :param silence_seconds: a stream that sends nothing for this long is given up.
-    """
-
-    def __init__(self, provider: Provider, silence_seconds: float) -> None:
-        self.name, self._provider, self._silence_seconds = provider.name, provider, silence_seconds
-
-    def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-        """Answer a request with checked events only."""
-        return _isolated_stream(self._provider, request, self._silence_seconds)
-
-    def context_tokens(self, model: str) -> int:
-        """Return what the provider knows of the model's window."""
-        return self._provider.context_tokens(model)
-
-    def credentials(self) -> tuple[Credential, ...]:
-        """Return the provider's keys.
-
-        :raises ClawError: they cannot be read.
-        """
-        try:
-            return tuple(self._provider.credentials())
-        except ClawError:
-            raise
-        except Exception as why:
-            raise _plugin_error(self.name, why) from why
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._provider, name)
-
-
-async def _isolated_stream(
-    provider: Provider, request: Request, silence_seconds: float
-) -> AsyncGenerator[ModelEvent, None]:
-    """Yield the provider's stream; an exception of its code becomes a ``ProviderError`` that names it."""
-    stream: AsyncIterator[ModelEvent] | None = None
-    silence = ReusableTimeout()
-    try:
-        stream = aiter(provider.stream(request))
-        while True:
-            with silence.within(silence_seconds):
-                event = await anext(stream, None)
-            if event is None:
-                return
-            if not isinstance(event, TextDelta | ThinkingDelta | Finished) or not (
-                isinstance(event.message, Assistant)
-                if isinstance(event, Finished)
-                else isinstance(event.text, str)
-            ):
-                raise TypeError(f"its stream holds {event!r:.100}, which is no model event")
-            yield event
-    except ClawError:
-        raise
-    except BaseException as why:
-        if is_own_exit(why):
-            raise
-        is_late = silence.fired and isinstance(why, TimeoutError)
-        error = TimeoutError(f"it said nothing for {silence_seconds:g} s") if is_late else why
-        raise _plugin_error(provider.name, error) from why
-    finally:
-        silence.close()
-        if close := getattr(stream, "aclose", None):
-            await close()
-
-
-def _plugin_error(name: str, why: BaseException) -> ProviderError:
-    return ProviderError(
-        "provider {name} failed: {why}",
-        fix="update the plugin that provides it (claw plugins list), or choose another model",
-        name=name,
-        why=describe_exception(why) or type(why).__name__,
     )
 
 

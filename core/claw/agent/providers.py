@@ -1,19 +1,21 @@
 """The providers as turns ask them: behind the middleware of plugins and, outside of it, the guards of core.
 
-The guards need no plugin: known secrets are masked in every answer, and a model with a small context window is given no
-tools.
+The guards need no plugin: what a provider raises becomes an error that names it, known secrets are masked in every
+answer, and a model with a small context window is given no tools.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from claw.config.models import ModelsSettings
-from claw.contracts.errors import ProviderError
+from claw.contracts.errors import ClawError, ProviderError
 from claw.contracts.extensions import ProviderMiddleware
 from claw.contracts.provider import (
+    Credential,
     Finished,
     ModelEvent,
     Provider,
@@ -24,8 +26,9 @@ from claw.contracts.provider import (
     tool_mode_of,
 )
 from claw.contracts.transcript import Assistant, Text, Thinking
-from claw.host.isolation import describe_exception, run_bounded
+from claw.host.isolation import DEFAULT_TIMEOUTS, describe_exception, run_bounded
 from claw.host.registry import Contribution
+from claw.host.worker import ReusableTimeout, is_own_exit
 from claw.i18n import t
 from claw.security.redaction import KnownSecretMask, Redactor, StreamMask
 
@@ -67,25 +70,26 @@ def _wrap_all(
     return wrapped
 
 
-def apply_guards(
-    providers: Mapping[str, Contribution[Provider]], settings: ModelsSettings, redactor: Redactor, log: Log
-) -> dict[str, Contribution[Provider]]:
-    """Put every provider behind the guards of core."""
-    return {
-        name: Contribution(one.plugin, GuardedProvider(one.value, settings, redactor, log))
-        for name, one in providers.items()
-    }
-
-
 class GuardedProvider:
-    """A provider whose answers hold no known secret, and which gives no tools to a model with a small context window.
+    """A provider whose code cannot harm a turn: what it raises becomes a ``ProviderError`` that names it. Its answers
+    hold no known secret, and it gives no tools to a model with a small context window.
 
     All other attributes are those of the provider.
+
+    :param silence_seconds: a stream that sends nothing for this long is given up.
     """
 
-    def __init__(self, provider: Provider, settings: ModelsSettings, redactor: Redactor, log: Log) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        settings: ModelsSettings,
+        redactor: Redactor,
+        log: Log,
+        silence_seconds: float = DEFAULT_TIMEOUTS.silence_seconds,
+    ) -> None:
         self.name = provider.name
         self._provider, self._redactor, self._log = provider, redactor, log
+        self._silence_seconds = silence_seconds
         self._least_context, self._small_context = settings.least_context, settings.small_context
         self._modes: dict[str, ToolMode] = {}
         self._windows: dict[str, int] = {}
@@ -96,14 +100,13 @@ class GuardedProvider:
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Answer ``request`` with the secrets masked.
 
-        :raises ProviderError: the model reads too little for tools.
+        :raises ProviderError: the call failed, or the model reads too little for tools.
         """
         if request.tools and self._tool_mode(request.model) != "none":
             self._check_window(request.model)
         mask = self._redactor.answer_mask
         text, thinking = StreamMask(mask), StreamMask(mask)
-        stream: Any = self._provider.stream(request)
-        try:
+        async with aclosing(_checked_stream(self._provider, request, self._silence_seconds)) as stream:
             async for event in stream:
                 if isinstance(event, TextDelta):
                     if shown := text.feed(event.text):
@@ -117,11 +120,18 @@ class GuardedProvider:
                     if shown := text.end():
                         yield TextDelta(shown)
                     yield Finished(_without_secrets(event.message, mask))
-                else:
-                    yield event
-        finally:
-            if close := getattr(stream, "aclose", None):
-                await close()
+
+    def credentials(self) -> tuple[Credential, ...]:
+        """Return the provider's keys.
+
+        :raises ClawError: they cannot be read.
+        """
+        try:
+            return tuple(self._provider.credentials())
+        except ClawError:
+            raise
+        except Exception as why:
+            raise _plugin_error(self.name, why) from why
 
     def _tool_mode(self, model: str) -> ToolMode:
         if model not in self._modes:
@@ -161,6 +171,49 @@ class GuardedProvider:
         except Exception as why:  # noqa: BLE001 - third-party code
             self._log(t("provider {name} failed: {why}", name=self.name, why=describe_exception(why)))
             return otherwise
+
+
+async def _checked_stream(
+    provider: Provider, request: Request, silence_seconds: float
+) -> AsyncGenerator[ModelEvent, None]:
+    """Yield the provider's stream; an exception of its code becomes a ``ProviderError`` that names it."""
+    stream: AsyncIterator[ModelEvent] | None = None
+    silence = ReusableTimeout()
+    try:
+        stream = aiter(provider.stream(request))
+        while True:
+            with silence.within(silence_seconds):
+                event = await anext(stream, None)
+            if event is None:
+                return
+            if not isinstance(event, TextDelta | ThinkingDelta | Finished) or not (
+                isinstance(event.message, Assistant)
+                if isinstance(event, Finished)
+                else isinstance(event.text, str)
+            ):
+                raise TypeError(f"its stream holds {event!r:.100}, which is no model event")
+            yield event
+    except ClawError:
+        raise
+    except BaseException as why:
+        if is_own_exit(why):
+            raise
+        is_late = silence.fired and isinstance(why, TimeoutError)
+        error = TimeoutError(f"it said nothing for {silence_seconds:g} s") if is_late else why
+        raise _plugin_error(provider.name, error) from why
+    finally:
+        silence.close()
+        if close := getattr(stream, "aclose", None):
+            await close()
+
+
+def _plugin_error(name: str, why: BaseException) -> ProviderError:
+    return ProviderError(
+        "provider {name} failed: {why}",
+        fix="update the plugin that provides it (claw plugins list), or choose another model",
+        name=name,
+        why=describe_exception(why) or type(why).__name__,
+    )
 
 
 def _without_secrets(message: Assistant, mask: KnownSecretMask) -> Assistant:

@@ -25,7 +25,7 @@ from claw.contracts.provider import ModelCall, ModelRef, Request, SystemPrompt, 
 from claw.contracts.tool import Sandbox, Tool
 from claw.host.calls import PluginSet, SectionCache
 from claw.host.isolation import describe_exception
-from claw.host.registry import BUILTIN, Registry
+from claw.host.registry import Registry
 from claw.host.worker import PluginWorker
 from claw.i18n import t
 from claw.policy.decision import Judgement
@@ -108,7 +108,7 @@ class Runtime:
     def section_cache(self) -> SectionCache:
         """The rendered prompt sections of the conversations used last."""
         prompt = self.config.settings.prompt
-        return SectionCache(self.registry.sections, BUILTIN, prompt.positions, prompt.disabled)
+        return SectionCache(self.registry.sections, prompt.positions, prompt.disabled)
 
     @cached_property
     def rulings(self) -> Callable[[RunFacts, tuple[str, ...]], Judgement]:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from math import inf
 from typing import Any, TypeVar
 
 from claw.contracts.errors import PluginError
@@ -27,7 +28,7 @@ from claw.contracts.provider import CallAccount
 from claw.contracts.tool import ToolResult
 from claw.contracts.transcript import ToolCall
 from claw.host.isolation import Timeouts, describe_exception
-from claw.host.registry import Contribution, Registry
+from claw.host.registry import BUILTIN, Contribution, Registry
 from claw.host.worker import PluginWorker, is_own_exit, isolated
 from claw.i18n import t
 from claw.storage.clock import SYSTEM_CLOCK, Clock
@@ -232,39 +233,35 @@ async def notify_observers(event: Event, plugins: PluginSet) -> None:
 
 @dataclass
 class _Known:
-    """The rendered stable sections of one conversation, valid while the facts are these."""
+    """The sections of plugins in one conversation as they were last rendered, valid while the facts are these."""
 
     facts: PromptFacts
     order: tuple[tuple[PromptSection, bool], ...]
-    own: dict[str, RenderedSection] = field(default_factory=dict)
-    of_plugins: dict[tuple[str, str], tuple[float, RenderedSection]] = field(default_factory=dict)
+    rendered: dict[tuple[str, str], tuple[float, RenderedSection]] = field(default_factory=dict)
 
 
 class SectionCache:
     """The sections of one set of plugins as they were last rendered, in the operator's order.
 
-    Core's own stable sections depend on the facts alone, and are kept until a fact changes. Those of plugins are rendered
-    again after ``timeouts.section_keep_seconds`` as well: by then a change of what a plugin reads from a disk is seen.
-    All sections of a plugin that are due are rendered in one call to its thread.
+    Core's own sections are rendered each time. Stable ones of plugins are rendered again when a fact changes, and after
+    ``timeouts.section_keep_seconds``: by then a change of what a plugin reads from a disk is seen. All sections of a
+    plugin that are due are rendered in one call to its thread. A plugin's section of the same name replaces one of core,
+    and core's own replaces that one when it fails.
 
-    :param builtin: the plugin id of core's own sections; a plugin's section of the same name replaces one of them, and
-        core's own replaces that one when it fails.
     :param positions: as :func:`claw.contracts.prompt.ordered_sections` has them, and ``disabled``.
     """
 
     def __init__(
         self,
         sections: Sequence[PromptSection],
-        builtin: str,
         positions: Mapping[str, float] | None = None,
         disabled: Collection[str] = (),
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        taken = {section.name for section in sections if section.plugin != builtin}
-        self._sections = [one for one in sections if one.plugin != builtin or one.name not in taken]
-        self._substitutes = {one.name: one for one in sections if one.plugin == builtin and one.name in taken}
-        self._builtin, self._clock = builtin, clock
-        self._positions, self._disabled = positions, disabled
+        taken = {section.name for section in sections if section.plugin != BUILTIN}
+        self._sections = [one for one in sections if one.plugin != BUILTIN or one.name not in taken]
+        self._substitutes = {one.name: one for one in sections if one.plugin == BUILTIN and one.name in taken}
+        self._clock, self._positions, self._disabled = clock, positions, disabled
         self._orders: dict[str, tuple[tuple[PromptSection, bool], ...]] = {}
         self._kept: dict[str, _Known] = {}
 
@@ -277,11 +274,8 @@ class SectionCache:
         for section in self._sections:
             if section.prepare is None:
                 continue
-            due = [
-                each
-                for each in self._order(facts.mode)
-                if each[0].plugin == section.plugin and not each[0].stable
-            ]
+            order = self._order(facts.mode)
+            due = [each for each in order if each[0].plugin == section.plugin and not each[0].stable]
             step = partial(_prepare_and_render, section, due)
             try:
                 facts, volatile = await worker.call(step, facts, seconds=seconds, who=section.plugin)
@@ -306,14 +300,10 @@ class SectionCache:
         await self._render_due(known, facts, worker, volatile)
         pieces = []
         for section, stable in known.order:
-            if section.plugin != self._builtin:
-                piece = known.of_plugins[section.plugin, section.name][1]
-            elif not section.stable:
-                piece = render_section(section, facts, stable)
-            elif (own := known.own.get(section.name)) is not None:
-                piece = own
+            if section.plugin == BUILTIN:
+                piece = render_section(section, lasting if section.stable else facts, stable)
             else:
-                piece = known.own[section.name] = render_section(section, lasting, stable)
+                piece = known.rendered[section.plugin, section.name][1]
             if piece.text or piece.fault:
                 pieces.append(piece)
             if piece.fault and (substitute := self._substitutes.get(section.name)):
@@ -325,19 +315,18 @@ class SectionCache:
     ) -> None:
         """Render the sections of plugins that are volatile, new, or older than they are kept, plugin by plugin."""
         keep, now = worker.timeouts.section_keep_seconds, self._clock.monotonic()
-        rendered = {(piece.section.plugin, piece.section.name): (now, piece) for piece in volatile}
-        known.of_plugins |= rendered
+        ready = {(piece.section.plugin, piece.section.name): (now, piece) for piece in volatile}
+        known.rendered |= ready
         due: dict[str, list[tuple[PromptSection, bool]]] = {}
         for section, stable in known.order:
             key = section.plugin, section.name
-            if section.plugin == self._builtin or key in rendered:
-                continue
-            at, piece = known.of_plugins.get(key, (now - keep, None))
-            if piece is None or now - at >= keep or not section.stable:
-                due.setdefault(section.plugin, []).append((section, stable))
+            if section.plugin != BUILTIN and key not in ready:
+                at, _ = known.rendered.get(key, (-inf, None))
+                if now - at >= keep or not section.stable:
+                    due.setdefault(section.plugin, []).append((section, stable))
         for plugin, sections in due.items():
             for piece in await _render_all(plugin, sections, known.facts, facts, worker):
-                known.of_plugins[plugin, piece.section.name] = self._clock.monotonic(), piece
+                known.rendered[plugin, piece.section.name] = self._clock.monotonic(), piece
 
     def _known(self, facts: PromptFacts, is_kept: bool) -> _Known:
         key = facts.runtime.get("session", "")

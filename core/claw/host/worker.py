@@ -248,7 +248,7 @@ async def within(
     """
     task = asyncio.ensure_future(isolated(step))
     try:
-        await _wait(task, seconds)
+        await asyncio.wait({task}, timeout=seconds)
         if task.done():
             return task.result()
     finally:
@@ -260,28 +260,8 @@ async def within(
                 task.add_done_callback(lambda _: step.close())
             task.add_done_callback(_forget_abandoned)
             _abandoned.add(task)
-    await _wait(task, grace_seconds)
+    await asyncio.wait({task}, timeout=grace_seconds)
     raise TimeoutError(f"it did not come back within {seconds:g} s")
-
-
-async def _wait(task: "asyncio.Task[Any]", seconds: float) -> None:
-    """Wait until the task is done, for at most ``seconds``: ``asyncio.wait`` for one task, at a third of its
-    cost.
-    """
-    loop = asyncio.get_running_loop()
-    over: asyncio.Future[None] = loop.create_future()
-
-    def end(*_: Any) -> None:
-        if not over.done():
-            over.set_result(None)
-
-    task.add_done_callback(end)
-    timer = loop.call_later(seconds, end)
-    try:
-        await over
-    finally:
-        timer.cancel()
-        task.remove_done_callback(end)
 
 
 _abandoned: set["asyncio.Future[Any]"] = set()

@@ -3,11 +3,14 @@
 import asyncio
 
 import pytest
-from claw.agent.models import IsolatedProvider, candidates
+from claw.agent.models import candidates
+from claw.agent.providers import GuardedProvider
+from claw.config.models import ModelsSettings
 from claw.contracts.errors import ProviderError
 from claw.contracts.events import Retrying
 from claw.contracts.extensions import ModelOptions
 from claw.contracts.provider import Credential, Finished, ModelRef, Request, SystemPrompt, TextDelta
+from claw.security.redaction import Redactor
 from claw.storage.clock import Clock
 from claw.testing import FakeProvider, says
 from claw_models.credentials import ordered_keys
@@ -23,7 +26,7 @@ async def answer(models, providers, notices=None, selection=None, emit=None, ses
         (notices if notices is not None else []).append(text)
 
     options = ModelOptions(session_key=session, notice=note, emit=emit, key_variables=variables or {})
-    isolated = {p.name: IsolatedProvider(p, 60.0) for p in providers}
+    isolated = {p.name: GuardedProvider(p, ModelsSettings(), Redactor([]), print) for p in providers}
     ask = with_fallback(models, isolated, BASE, selection, options)
     return [event async for event in ask((), "auto")]
 
