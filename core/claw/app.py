@@ -183,7 +183,7 @@ class App:
         )
         self._database.tables("admission", PAIRED_PEOPLE)
         self.outlet: Callable[[Outbound], Awaitable[Receipt]] | None = before.outlet if before else None
-        registry, facts = self._ordered(self.host.gather())
+        registry = self._ordered(self.host.gather())
         if errors := config_key_errors(self.config, self.host.plugin_states):
             raise combine_errors(errors)
         self.registry: Registry = registry
@@ -191,9 +191,9 @@ class App:
         if before and (keep := before.keep_channels):
             self.keep_channels = keep
             self.registry = replace(registry, channels=keep(before, self))
-        self.runtime: Runtime = self._attach_approver(self._make_runtime(before, facts, disk))
+        self.runtime: Runtime = self._attach_approver(self._make_runtime(before, disk))
         self.chat_commands = ChatCommands(self.host, self._worker, self.log)
-        self._log_findings(facts)
+        self._log_findings()
 
     @property
     def database(self) -> Database:
@@ -205,7 +205,7 @@ class App:
         """The clock of all parts of this app."""
         return self._clock
 
-    def _make_runtime(self, before: "App | None", facts: tuple[ToolFact, ...], disk: Disk) -> Runtime:
+    def _make_runtime(self, before: "App | None", disk: Disk) -> Runtime:
         """Return the runtime of turns; objects with state are taken over from ``before``."""
         runtime = before.runtime if before else None
         plugin_log = self.registry.turn_log
@@ -218,16 +218,15 @@ class App:
             turn_log=log,
             session_queues=runtime.session_queues if runtime else SessionQueues(),
             default_model=self.setup.default_model,
-            facts=facts,
             deliver=self.deliver,
             log=self.log,
             redact=self.redact,
             worker=self._worker,
         )
 
-    def _log_findings(self, facts: tuple[ToolFact, ...]) -> None:
+    def _log_findings(self) -> None:
         """Log the warnings about the config file, clashes of tools, and quarantined plugins: a line each, once."""
-        faults = self.registry.diagnostics
+        faults, facts = self.registry.diagnostics, self.registry.facts
         found = tuple(one.found for one in self.host.plugin_states)
         checks = self.host.on_demand("register_diagnostics", at_start=True) if self._write_log else ()
         warnings = file_warnings(replace(self.setup, found=found, tools=facts), checks)
@@ -391,8 +390,8 @@ class App:
             fix = "make it readable and writable for you, or set CLAW_HOME to another folder"
             raise ClawError("claw's home folder cannot be used: {why}", where=str(home), fix=fix, why=refused)
 
-    def _ordered(self, registry: Registry) -> tuple[Registry, tuple[ToolFact, ...]]:
-        """Sort the tools, those of core first, and return their policy facts in the same order."""
+    def _ordered(self, registry: Registry) -> Registry:
+        """Sort the tools, those of core first, and add their policy facts in the same order."""
         suppliers = self.config.settings.tools.suppliers
         ours = {state.id for state in self.host.plugin_states if state.found.is_first_party}
         pairs = []
@@ -400,7 +399,8 @@ class App:
             fact = tool_fact(tool, tool.plugin, suppliers, first_party=tool.plugin in ours)
             pairs.append((tool, replace(fact, refused_by=refused)))
         pairs.sort(key=lambda pair: pair[1].plugin is not None)
-        return replace(registry, tools=tuple(tool for tool, _ in pairs)), tuple(fact for _, fact in pairs)
+        tools, facts = tuple(tool for tool, _ in pairs), tuple(fact for _, fact in pairs)
+        return replace(registry, tools=tools, facts=facts)
 
 
 def terminal_message(text: str, message_id: str = "") -> Inbound:

@@ -4,7 +4,7 @@ An agent stays silent by a token (spec/runtime.md K1, after OpenClaw 2026.3); ta
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from claw.agent.models import empty_answer_error
 from claw.agent.routing import JOB_CHANNELS
@@ -12,8 +12,6 @@ from claw.contracts.errors import ClawError, ProviderError
 from claw.contracts.events import TurnEnded
 from claw.contracts.messages import Address
 from claw.contracts.transcript import Assistant, Message, ToolResultMessage, User
-
-_MESSAGE_TOOL = "message"
 
 
 def turn_outcome(
@@ -45,7 +43,7 @@ def turn_outcome(
     if without_silent_token(words, tokens).strip():
         return TurnEnded(turn, "delivered", text)
     ended_by_tool = bool(answer.tool_calls) and not ran_out
-    if words or ended_by_tool or here.channel in JOB_CHANNELS or _was_sent(earlier, here):
+    if words or ended_by_tool or here.channel in JOB_CHANNELS or _has_answered(earlier):
         return TurnEnded(turn, "silent", text)
     if ran_out:
         raise ClawError(
@@ -58,10 +56,10 @@ def turn_outcome(
 def may_be_empty(messages: Sequence[Message], here: Address) -> bool:
     """Return true if the turn may end with an empty answer: it has spoken, or no person would read it.
 
-    It has spoken in text before its calls, or with the message tool in this very chat.
+    It has spoken in text before its calls, or by a tool that wrote to this very chat.
     """
     turn = list(_of_turn(messages))
-    return here.channel in JOB_CHANNELS or bool(_newest_text(turn)) or _was_sent(turn, here)
+    return here.channel in JOB_CHANNELS or bool(_newest_text(turn)) or _has_answered(turn)
 
 
 def _newest_text(turn: Sequence[Message]) -> str:
@@ -70,30 +68,10 @@ def _newest_text(turn: Sequence[Message]) -> str:
     return next((message.text for message in said if message.text.strip()), "")
 
 
-def _was_sent(turn: Sequence[Message], here: Address) -> bool:
-    done: set[str] = set()
-    for message in turn:
-        if (
-            isinstance(message, ToolResultMessage)
-            and message.tool_name == _MESSAGE_TOOL
-            and not message.is_error
-        ):
-            done.add(message.call_id)
-        elif isinstance(message, Assistant):
-            for call in message.tool_calls:
-                if (
-                    call.id in done
-                    and call.arguments.get("action") != "delete"
-                    and _is_to_chat(call.arguments, here)
-                ):
-                    return True
-    return False
-
-
-def _is_to_chat(arguments: dict[str, object], here: Address) -> bool:
-    target = arguments.get("target") or arguments.get("to") or ""
-    is_target = target in ("", here.chat, f"{here.channel}:{here.chat}")
-    return is_target and (arguments.get("channel") or here.channel) == here.channel
+def _has_answered(turn: Sequence[Message]) -> bool:
+    """Return true if a tool of this turn wrote to its chat, as the details of the result say (:class:`ToolResult`)."""
+    results = (one for one in turn if isinstance(one, ToolResultMessage) and not one.is_error)
+    return any(isinstance(one.details, Mapping) and one.details.get("answers") is True for one in results)
 
 
 def _of_turn(messages: Sequence[Message]) -> Iterator[Message]:

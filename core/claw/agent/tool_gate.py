@@ -30,7 +30,6 @@ from claw.storage.freshness import zone_of
 from claw.storage.provenance import called_tools, is_untrusted_result, turn_provenance
 from claw.storage.turn_log import reached
 
-_READ = "read"
 _CHECK_SECONDS = 1.0
 
 
@@ -217,7 +216,8 @@ async def _rest_of(result: ToolResult, limit: int, tool: Tool, call: str, caller
     context, engine = caller.context, caller.runtime.registry.engine
     text = _joined(result)
     keep = getattr(engine.value, "keep_result", None) if engine else None
-    if keep is None or len(text) <= limit or _READ not in context.tools or tool.name == _READ:
+    is_readable = any(one.reads_files for one in context.tools.values())
+    if keep is None or len(text) <= limit or not is_readable or tool.reads_files:
         return None
     folder = results_folder(context.agent.dir, context.route.session_key)
     try:

@@ -81,18 +81,26 @@ class Runtime:
     turn_log: TurnLog
     session_queues: SessionQueues
     default_model: str
-    facts: tuple[ToolFact, ...]
     deliver: Callable[[Outbound], Awaitable[Receipt]]
     log: Callable[[str], None]
     redact: Redactor
     worker: PluginWorker
-    tested_sandboxes: set[str] = field(default_factory=set)
 
     def withdraw_requests(self, session_key: str) -> int:
         """Close the approval requests that a conversation waits for; return their number."""
         approver = self.registry.approver
         withdraw = getattr(approver.value, "withdraw", None) if approver else None
         return withdraw(session_key) if withdraw else 0
+
+    @property
+    def facts(self) -> tuple[ToolFact, ...]:
+        """What policy knows of each tool of the registry, in the same order."""
+        return self.registry.facts
+
+    @cached_property
+    def tested_sandboxes(self) -> set[str]:
+        """The names of the sandboxes that work here."""
+        return set()
 
     @cached_property
     def plugins(self) -> PluginSet:
@@ -186,14 +194,14 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
         sandboxed=sandbox is not None,
     ).with_model(str(models[0]))
     judgement = runtime.rulings(run_facts, tuple(map(str, models[1:])))  # the nine layers
-    tools = {runtime.facts[at].name: runtime.registry.tools[at] for at in judgement.positions}
+    tools = {one.name: one for one in map(runtime.registry.tools.__getitem__, judgement.positions)}
     tools = {name: one.among(tools) for name, one in tools.items()}
     facts = _prompt_facts(inbound, route, agent, tools, runtime, workspace)
     facts = replace(
         facts,
         mode=options.mode or facts.mode,
         own_workspace=own,
-        sandbox=_sandbox_fact(sandbox),
+        sandbox=f"{sandbox.name}, writing only below the working folder." if sandbox else "",
         runtime={
             "agent": agent.id, "session": route.session_key, "model": str(models[0]),
             "default_model": _other(models, usual, aliases) if asked else "",
@@ -376,34 +384,25 @@ def _of_chat(agent: Agent, route: Route, files: Sequence[ContextFile], private: 
 def _fence(agent: Agent, workspace: Path, runtime: Runtime, *more: Root) -> WorkspaceFiles:
     """The roots of this agent: its workspace, the folders of its skills, ``more``; the rule files are held apart."""
     if workspace == agent.workspace and not agent.has_configured_workspace:
-        _make_own(workspace, runtime)
+        try:  # the default folder; a configured one must exist
+            make_folder(workspace)
+        except ClawError as why:
+            runtime.log(str(why))
     roots = [*more, Root(workspace, write=True)]
     for section in runtime.registry.sections:
         try:
             folders = section.readable(agent) if section.readable else ()
+            roots += [Root(folder, write=False) for folder in folders]
         except Exception as why:  # noqa: BLE001 - plugin code
             runtime.log(_left_out(RenderedSection(section, "", fault=describe_exception(why))))
-            continue
-        roots += [Root(folder, write=False) for folder in folders]
     is_free = agent.settings.rule_files == "allow"
     rules = () if is_free else (agent.dir / "agent", agent.workspace, workspace)
     return workspace_files(roots, workspace, runtime.config.home, rules)
 
 
-def _make_own(workspace: Path, runtime: Runtime) -> None:
-    """Create the default folder when a tool first needs it; a configured one must exist."""
-    try:
-        make_folder(workspace)
-    except ClawError as why:
-        runtime.log(str(why))
-
-
 def _left_out(piece: RenderedSection) -> str:
-    section = piece.section
-    return t(
-        "prompt section {name} of plugin {id} is left out: {why}",
-        name=section.name, id=section.plugin, why=piece.fault,
-    )  # fmt: skip
+    names = {"name": piece.section.name, "id": piece.section.plugin, "why": piece.fault}
+    return t("prompt section {name} of plugin {id} is left out: {why}", **names)
 
 
 def _prompt_facts(
@@ -443,10 +442,6 @@ def is_private(inbound: Inbound, route: Route) -> bool:
     key = parse_key(route.session_key)
     apart = key.is_subagent or key.is_cron or key.is_acp or key.chat_type in ("group", "channel")
     return route.owner and inbound.chat_type == "direct" and not apart
-
-
-def _sandbox_fact(sandbox: Sandbox | None) -> str:
-    return f"{sandbox.name}, writing only below the working folder." if sandbox else ""
 
 
 def _other(models: Sequence[ModelRef], usual: str, aliases: Mapping[str, str]) -> str:

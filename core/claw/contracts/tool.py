@@ -111,7 +111,8 @@ class ToolResult:
     """The answer of a tool (exported as ``claw.ToolResult``).
 
     :param content: text or blocks for the model; a plain string is one text block.
-    :param details: for programs (events, ``--json``); never sent to a model.
+    :param details: for programs (events, ``--json``); never sent to a model. ``answers: True`` in it: the call wrote to
+        the chat of this turn, so that the turn may end without a further text.
     :param ends_turn: when every call of a batch says so, the run ends without asking the model again.
     :param most_chars: limit of characters for the model, below its own limit; the whole text is stored, and
         the agent can read on there. None = the model's own limit.
@@ -146,6 +147,8 @@ class Tool:
     :param leaves_running: the arguments with which a call leaves a program running behind its end, or writes to one that
         runs; ``*`` = every call does. Such a call is asked about before it begins if it names a rule file, because claw
         can revert only what happens until its end.
+    :param reads_files: it reads any file that the agent may read, from any line on: where a turn has such a tool, the
+        whole of a result that is cut can be kept for it in a file.
     :param plugin: id of the plugin that registered it; set by the host, never by the plugin.
     :param close: awaited when claw stops, for a tool that keeps something running.
     :param without: name of another tool → the form of this tool for runs that do not have the other one.
@@ -162,6 +165,7 @@ class Tool:
     timeout_seconds: float | None = None
     results: ResultWords = "foreign"
     leaves_running: tuple[str, ...] = ("background",)
+    reads_files: bool = False
     plugin: str = ""
     close: Callable[[], Awaitable[None]] | None = None
     without: Mapping[str, "Tool"] = field(default_factory=dict)
@@ -297,6 +301,7 @@ def tool(
     timeout_seconds: float | None = ...,
     results: ResultWords = ...,
     leaves_running: tuple[str, ...] = ...,
+    reads_files: bool = ...,
     close: Callable[[], Awaitable[None]] | None = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
@@ -318,7 +323,7 @@ def tool(
     :param parameters: JSON Schema to use instead of the signature's; the function then gets the validated
         arguments by keyword, unconverted.
     :param traits: ``optional``, ``owner_only``, ``effects``, ``parallel``, ``timeout_seconds``, ``results``,
-        ``leaves_running``, ``close`` of :class:`Tool`.
+        ``leaves_running``, ``reads_files``, ``close`` of :class:`Tool`.
     :raises ClawError: the signature cannot be offered to a model.
     """
 

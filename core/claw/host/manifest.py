@@ -61,6 +61,7 @@ class ToolDeclaration(ManifestPart, frozen=True):
     :param timeout_seconds: it is cancelled after this time; absent = no limit.
     :param results: whose words its results may hold: ``foreign``, ``own`` or ``marked`` (as ``claw.Tool``).
     :param leaves_running: arguments with which a call leaves a program running, or writes to one (as ``claw.Tool``).
+    :param reads_files: it reads any file that the agent may read, from any line on.
     :param without: name of another tool → the line of this tool for runs that do not have the other one.
     """
 
@@ -74,6 +75,7 @@ class ToolDeclaration(ManifestPart, frozen=True):
     timeout_seconds: float | None = None
     results: Literal["foreign", "own", "marked"] = "foreign"
     leaves_running: Names = ("background",)
+    reads_files: bool = False
     without: dict[Name, "ToolDeclaration"] = {}
 
 
@@ -302,10 +304,8 @@ def parse_manifest(text: str, plugin: str) -> Manifest:
     except (ValueError, RecursionError) as why:
         raise PluginError(plugin, "find", "its manifest is not JSON: {why}", _TO_AUTHOR, why=why) from None
     if manifest.id != plugin:
-        raise PluginError(
-            plugin, "find", "its manifest says id {id}, its entry point says {entry}", "make both the same",
-            id=repr(manifest.id), entry=plugin,
-        )  # fmt: skip
+        problem, fix = "its manifest says id {id}, its entry point says {entry}", "make both the same"
+        raise PluginError(plugin, "find", problem, fix, id=repr(manifest.id), entry=plugin)
     return manifest
 
 
@@ -337,10 +337,9 @@ def installed_plugins() -> tuple[InstalledPlugin, ...]:
     ]
     for one in sorted(all_found, key=lambda one: not one.is_first_party):
         if (first := seen.setdefault(one.id, one)).distribution != one.distribution:
-            twice.append(_faulty(
-                one, "{this} and {first} both provide a plugin with this id", "uninstall one of the two",
-                this=one.distribution, first=first.distribution,
-            ))  # fmt: skip
+            names = {"this": one.distribution, "first": first.distribution}
+            problem, fix = "{this} and {first} both provide a plugin with this id", "uninstall one of the two"
+            twice.append(_faulty(one, problem, fix, **names))
     return tuple(sorted([*seen.values(), *twice], key=lambda found: found.id))
 
 

@@ -32,6 +32,7 @@ from claw.host import hookspecs
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
 from claw.host.manifest import KIND_OF_HOOK, Manifest
 from claw.i18n import t
+from claw.policy.subjects import ToolFact
 
 T = TypeVar("T")
 
@@ -81,6 +82,7 @@ class Registry:
         ``approvals``; ``turn_log``: of ``turnLog``; ``store``: of ``sessions``.
     :param key_variables: provider → environment variables of which one may hold its key, as manifests declare them.
     :param diagnostics: one line for each thing that was refused, both owners named.
+    :param facts: what policy knows of each of the tools, in the same order.
     """
 
     channels: Mapping[str, Contribution[Channel]] = field(default_factory=dict)
@@ -99,6 +101,7 @@ class Registry:
     store: Contribution[SessionStore] | None = None
     key_variables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     diagnostics: tuple[str, ...] = ()
+    facts: tuple[ToolFact, ...] = ()
 
     def channel(self, name: str, account: str = "default") -> Channel | None:
         """The channel of this name that serves this account; None when there is none."""

@@ -50,7 +50,9 @@ async def message(  # noqa: PLR0917 - a tool's parameters are passed by name
         ids = await talk.poll(_required(text, "message", action), options or (), where)
     done = {"send": "Sent", "reply": "Sent", "react": "Reacted", "edit": "Edited", "delete": "Deleted"}
     count = f" with {len(attachments)} attachments" if attachments else ""
-    return ToolResult(f"{done.get(action, 'Asked')}{count}.", {"action": action, "messageIds": list(ids)})
+    answers = where == talk.resolve_address() and action != "delete"
+    details = {"action": action, "messageIds": list(ids), "answers": answers}
+    return ToolResult(f"{done.get(action, 'Asked')}{count}.", details)
 
 
 async def _said(

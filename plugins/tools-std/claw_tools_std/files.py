@@ -41,7 +41,7 @@ class TextPage:
     more: int
 
 
-@tool(effects="none")
+@tool(effects="none", reads_files=True)
 def read(
     context: ToolContext,
     file_path: str,
