@@ -94,7 +94,7 @@ class Runtime:
 
     @property
     def facts(self) -> tuple[ToolFact, ...]:
-        """What policy knows of each tool of the registry, in the same order."""
+        """The policy facts of each tool of the registry, in the same order."""
         return self.registry.facts
 
     @cached_property

@@ -82,7 +82,7 @@ class Registry:
         ``approvals``; ``turn_log``: of ``turnLog``; ``store``: of ``sessions``.
     :param key_variables: provider → environment variables of which one may hold its key, as manifests declare them.
     :param diagnostics: one line for each thing that was refused, both owners named.
-    :param facts: what policy knows of each of the tools, in the same order.
+    :param facts: the policy facts of each of the tools, in the same order.
     """
 
     channels: Mapping[str, Contribution[Channel]] = field(default_factory=dict)
