@@ -401,7 +401,7 @@ BUDGETS = {
     "claw_sessions": 1300,
     "claw_skills": 452,
     "claw_telegram": 2533,
-    "claw_testing": 1555,
+    "claw_testing": 1557,
     "claw_tool_sdk": 155,
     "claw_tools_std": 1900,
     "pytest_claw": 2860,

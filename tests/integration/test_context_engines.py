@@ -115,7 +115,7 @@ async def test_compact_asks_the_engine_of_the_slot():
 
 async def test_a_result_that_is_too_long_is_kept_by_the_engine():
     engine = Engine()
-    tools = [FakeTool("look", "x" * 100_000), FakeTool("read", "short")]
+    tools = [FakeTool("look", "x" * 100_000), FakeTool("read", "short", reads_files=True)]
     model = FakeProvider(calls("look"), says("done"), context_tokens=8000)
     config = {"tools": {"suppliers": {"read": "acme"}}}
     async with harness(model, engine, tools, **config) as claw:
@@ -128,7 +128,7 @@ async def test_a_result_that_is_too_long_is_kept_by_the_engine():
 async def test_an_engine_that_cannot_keep_a_result_costs_the_rest_of_the_result_only():
     broken = Broken()
     broken.wrap = Engine.wrap.__get__(broken)  # type: ignore[method-assign]
-    tools = [FakeTool("look", "x" * 100_000), FakeTool("read", "short")]
+    tools = [FakeTool("look", "x" * 100_000), FakeTool("read", "short", reads_files=True)]
     model = FakeProvider(calls("look"), says("done"), context_tokens=8000)
     async with harness(model, broken, tools, tools={"suppliers": {"read": "acme"}}) as claw:
         reply = await claw.send("look")
@@ -266,7 +266,7 @@ async def test_without_the_plugin_a_call_is_never_separated_from_its_result():
 
 
 async def test_without_the_plugin_a_result_that_is_too_long_is_cut_and_says_so():
-    tools = [FakeTool("look", "x" * 100_000), FakeTool("read", "short")]
+    tools = [FakeTool("look", "x" * 100_000), FakeTool("read", "short", reads_files=True)]
     model = FakeProvider(calls("look"), says("done"), context_tokens=8000)
     config = {**ALONE, "tools": {"suppliers": {"read": "acme"}}}
     async with Harness(model, tools=tools, config=config) as claw:

@@ -219,6 +219,7 @@ class FakeTool:
     timeout_seconds: float | None = None
     results: Literal["foreign", "own", "marked"] = "foreign"
     leaves_running: tuple[str, ...] = ("background",)
+    reads_files: bool = False
     calls: list[dict[str, Any]] = field(default_factory=list)
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> Any:
@@ -243,6 +244,7 @@ class FakeTool:
             self.timeout_seconds,
             self.results,
             self.leaves_running,
+            self.reads_files,
         )
 
 
