@@ -151,10 +151,9 @@ def checked_answer(
     :raises ProviderError: it says nothing and calls nothing, and an answer to these messages must.
     """
     answer = event.message
-    blank = (
-        not answer.text.strip() and not answer.tool_calls and answer.stop_reason not in ("error", "aborted")
-    )
-    if blank and not options.may_be_empty(messages):
+    blank = not answer.text.strip() and not answer.tool_calls
+    ended = answer.stop_reason in ("error", "aborted", "max_tokens")
+    if blank and not ended and not options.may_be_empty(messages):
         raise empty_answer_error(answer, ref)
     return Finished(msgspec.structs.replace(answer, model=str(ref)))
 
@@ -162,7 +161,7 @@ def checked_answer(
 def empty_answer_error(answer: Assistant, model: object) -> ProviderError:
     """Return the failure for an empty answer of ``provider/model``."""
     cut = answer.stop_reason == "length"
-    why = t("its answer reached the limit agents.defaults.maxTokens") if cut else ""
+    why = t("it reached the limit of its length") if cut else ""
     return ProviderError(
         "the model gave an empty answer{said}",
         fix="Ask again, or choose another model with /model",

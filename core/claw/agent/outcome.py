@@ -42,8 +42,8 @@ def turn_outcome(
     words = REPLY_TAG.sub(" ", text).strip()
     if without_silent_token(words, tokens).strip():
         return TurnEnded(turn, "delivered", text)
-    ended_by_tool = bool(answer.tool_calls) and not ran_out
-    if words or ended_by_tool or here.channel in JOB_CHANNELS or _has_answered(earlier):
+    is_meant = answer.stop_reason == "max_tokens" or (bool(answer.tool_calls) and not ran_out)
+    if words or is_meant or here.channel in JOB_CHANNELS or _has_answered(earlier):
         return TurnEnded(turn, "silent", text)
     if ran_out:
         raise ClawError(

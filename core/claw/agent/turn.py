@@ -286,8 +286,9 @@ async def _outcome(
 ) -> TurnEnded:
     """Return the end of a turn whose loop returned. A limit that cut it off is said beside the answer."""
     limits = []
-    if answer and answer.stop_reason == "length" and answer.text.strip():
-        turn.stop_reason = answer.stop_reason
+    if answer and answer.stop_reason in ("length", "max_tokens"):
+        turn.stop_reason = "length"
+    if turn.stop_reason == "length" and answer and answer.text.strip():
         limits.append(t("the answer was cut off at the limit of its length; ask to continue"))
     if turn.ran_out:
         stopped = "the agent stopped after {count} model calls, the most for one message; ask it to continue"

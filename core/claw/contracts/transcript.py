@@ -81,7 +81,7 @@ class Assistant(
     """The answer of a model.
 
     :param model: ``provider/model``.
-    :param stop_reason: stop, tool_use, length, error or aborted.
+    :param stop_reason: stop, tool_use, length, error, aborted, or max_tokens (empty because of the limit of a caller).
     :param error: the reason, when ``stop_reason`` is error.
     """
 

@@ -6,7 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from claw import Attachment, Channel, Outbound, TurnEnded, t
-from claw.runtime import OPERATOR_ONLY, Runtime, Turn, TurnContext, run_filters, silent_tokens
+from claw.runtime import (
+    OPERATOR_ONLY,
+    WAITS_FOR_REPLY,
+    Runtime,
+    Turn,
+    TurnContext,
+    run_filters,
+    silent_tokens,
+)
 from claw_channel_sdk import split_text
 
 from claw_gateway.attachments import copy_attachments
@@ -26,7 +34,9 @@ async def replies_of_turn(
         return ()
     reply = parse_reply(text, silent_tokens=silent_tokens_of(runtime), message_id=message.message_id)
     if not reply.text and not reply.media:
-        return ()
+        blank = Outbound(ending.turn, message.address, "", answers=message.message_id, tokens=turn.tokens)
+        cut = turn.stop_reason == "length" and WAITS_FOR_REPLY in channel.capabilities
+        return (replace(blank, stop_reason="length"),) if cut else ()
     files, refused = await _files(runtime, channel, turn, context, reply.media)
     body = "\n".join((reply.text, *refused)).strip()
     journal = journal_of(runtime)

@@ -15,7 +15,7 @@ from claw_http import openai, responses
 from claw_http.agent_request import AgentRequest, Answer, RequestRules
 from claw_http.app import MODEL_HEAD, OwnRoute, StreamedAnswer, as_json
 from claw_http.calls import AgentCalls
-from claw_http.failures import BadRequest, is_repeatable, with_limit
+from claw_http.failures import BadRequest, is_repeatable
 from claw_http.pending_requests import CHAT_HEAD, RESPONSE_HEAD, PendingRequest
 from claw_http.settings import HttpSettings
 
@@ -143,7 +143,7 @@ class OpenAIApi:
             return as_json(protocol.whole(call, created, asked), said)
         except BadRequest as why:
             delivered = not is_repeatable(why)
-            raise with_limit(why, asked.max_tokens) from None
+            raise
         finally:
             if not is_streaming:
                 self._calls.close(call, delivered)

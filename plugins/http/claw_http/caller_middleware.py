@@ -5,8 +5,10 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from claw import (
     Assistant,
+    Finished,
     ModelEvent,
     Provider,
     Request,
@@ -67,12 +69,13 @@ class _CallerProvider:
 
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Yield the events of the provider."""
+        asked = None
         if options := self._options():
-            request = with_options(request, options, self._longest)
+            request, asked = with_options(request, options, self._longest), options.max_tokens
         stream: Any = self._provider.stream(request)
         try:
             async for event in stream:
-                yield event
+                yield _cut_by_caller(event) if asked and asked == request.max_tokens else event
         finally:
             if close := getattr(stream, "aclose", None):
                 await close()
@@ -111,3 +114,12 @@ def with_options(
         request = replace(request, max_tokens=most)
     system = SystemPrompt(request.system.stable, "\n\n".join(filter(None, parts)))
     return replace(request, system=system, messages=(*history, *request.messages))
+
+
+def _cut_by_caller(event: ModelEvent) -> ModelEvent:
+    """Mark an answer that the caller's own limit left empty: it is no failure, and no other model is asked."""
+    if not isinstance(event, Finished) or event.message.stop_reason != "length":
+        return event
+    message = event.message
+    is_blank = not message.text.strip() and not message.tool_calls
+    return Finished(msgspec.structs.replace(message, stop_reason="max_tokens")) if is_blank else event

@@ -127,14 +127,6 @@ def key_of_other_request() -> BadRequest:
     return BadRequest(422, problem, code="idempotency_key_reused")
 
 
-def with_limit(why: BadRequest, max_tokens: int | None) -> BadRequest:
-    """Return the error of an empty answer with the caller's limit as its likely cause; any other error as it is."""
-    if why.code != "model_empty" or max_tokens is None:
-        return why
-    problem = f"the model gave an empty answer: the limit of {max_tokens} tokens may be too small for it"
-    return BadRequest(400, problem, param="max_tokens", code="max_tokens_too_small", headers=NO_REPEAT)
-
-
 def no_such_response(problem: str) -> BadRequest:
     """Return the error for a response that cannot be continued."""
     fix = "send the whole conversation as input"

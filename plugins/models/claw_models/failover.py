@@ -34,6 +34,7 @@ from claw import (
 )
 from claw.runtime import AnswerBroken, checked_answer, missing_key_error, missing_provider_error, sendable
 
+from claw_models.answer_limit import empty_by_limit
 from claw_models.key_pool import KeyPool
 from claw_models.shortage import MACHINE, as_shortage
 
@@ -288,6 +289,8 @@ class _Fallback:
         except ProviderError:
             if not call.shown.strip():  # blanks cannot be shown twice
                 call.shown = ""
+            if event.message.stop_reason == "length":
+                raise empty_by_limit(ref, call.request.max_tokens) from None
             raise
 
     async def _notify_of_switch(self, call: _ChatCall, ref: ModelRef) -> None:

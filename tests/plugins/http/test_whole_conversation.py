@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import claw_http
 import openai
 import pytest
-from claw import Assistant, CallAccount, Text, User, bill_to
+from claw import Assistant, CallAccount, Text, Usage, User, bill_to
 from claw.runtime import Database, Timeouts
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 from claw_http.call_options import CallOptions, CallOptionsTable
@@ -167,13 +167,53 @@ async def test_the_limit_of_an_answer_is_given_to_the_model_and_a_cut_answer_say
     assert answer.choices[0].message.content == "half a sen"
 
 
+NOTHING = Assistant((), stop_reason="length", usage=Usage(input=10, output=3))
+
+
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_limit_that_leaves_no_word_is_named_in_the_error(stream):
-    nothing = Assistant((), stop_reason="length")
-    async with a_gateway(*[nothing] * 4) as (client, _):
-        with pytest.raises(openai.BadRequestError, match="limit of 3 tokens") as failed:
-            await ask(client, user("Tell"), max_tokens=3, stream=stream)
-    assert (failed.value.code, failed.value.param) == ("max_tokens_too_small", "max_tokens")
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+async def test_an_answer_that_the_limit_of_the_caller_leaves_empty_is_cut_off_and_no_error(name, stream):
+    async with a_gateway(NOTHING, says("more")) as (client, harness):
+        answer = await ask(client, user("Tell"), stream=stream, user="ann", **{name: 3})
+        if stream:
+            choices = [choice async for chunk in answer for choice in chunk.choices]
+            content, end = "".join(one.delta.content or "" for one in choices), choices[-1].finish_reason
+        else:
+            content, end = answer.choices[0].message.content, answer.choices[0].finish_reason
+            assert answer.usage.completion_tokens == 3
+        assert (content, end) == ("", "length")
+        again = await ask(client, user("Go on"), user="ann")
+        assert again.choices[0].message.content == "more"
+        assert len(harness.app.registry.providers["fake"].value.requests) == 2, "it is not asked again"
+
+
+async def test_a_response_that_the_limit_of_the_caller_leaves_empty_is_incomplete():
+    async with a_gateway(NOTHING) as (client, _):
+        answer = await client.responses.create(model="claw", input="Tell", max_output_tokens=16)
+
+    assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert (answer.output_text, answer.usage.output_tokens) == ("", 3)
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        (100, "the limit of 100 tokens: maxTokens"),
+        (None, "the limit of the model, or providers.fake.maxTokens"),
+    ],
+    ids=["the operator's", "the model's"],
+)
+async def test_an_empty_answer_at_another_limit_is_an_error_and_the_log_of_turns_names_that_limit(
+    limit, words
+):
+    config = {"agents": {"defaults": {"maxTokens": limit}}} if limit else {}
+    more = {"max_tokens": 1000} if limit else {}
+    async with a_gateway(*[NOTHING] * 4, config=config) as (client, harness):
+        with pytest.raises(openai.InternalServerError, match="empty answer") as failed:
+            await ask(client, user("Tell"), **more)
+        [turn] = harness.app.runtime.turn_log.turns()
+    assert failed.value.code == "model_empty"
+    assert words in turn["why"]
 
 
 async def test_a_caller_cannot_raise_the_limit_of_the_operator():
