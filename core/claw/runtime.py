@@ -28,7 +28,7 @@ _NAMES = {
     "claw.cli.plugin_commands": "AsJson",
     "claw.cli.plugin_list": "plugin_data unknown_plugin_error",
     # The config file
-    "claw.config.agents": "PEOPLE AgentSettings Model People Zone is_interpreter",
+    "claw.config.agents": "PEOPLE AgentSettings Model People Zone",
     "claw.config.channels": "QueueSettings",
     "claw.config.errors": "ConfigErrors ErrorFactory",
     "claw.config.loader": "Config load_config no_owners validate_section validate_source",

@@ -84,7 +84,6 @@ from claw.config.agents import (
     Model as Model,
     People as People,
     Zone as Zone,
-    is_interpreter as is_interpreter,
 )
 from claw.config.channels import (
     QueueSettings as QueueSettings,

@@ -339,7 +339,7 @@ def test_a_name_that_was_handed_over_is_core_at_its_new_supplier_and_lost_to_the
 
 
 def names_of(judged: Judgement) -> list[tuple[str, str | None]]:
-    return list(zip(judged.allowed_names, judged.owners, strict=True))
+    return [(judged.facts[at].name, judged.facts[at].plugin) for at in judged.positions]
 
 
 def test_who_registers_a_reserved_name_is_passed_over_even_when_nobody_supplies_it() -> None:
@@ -379,7 +379,7 @@ def test_a_clash_of_names_is_reported_with_both_owners() -> None:
 def test_where_two_models_would_have_different_owners_of_a_name_nobody_has_it(tmp_path: Path) -> None:
     facts = (ToolFact("search", "p1", optional=True), ToolFact("search", "p2"))
     config = config_of(tmp_path, {"tools": {"byProvider": {"openai": {"alsoAllow": ["p1"]}}}})
-    assert resolve_tools(config, OWNER, facts).owners == ("p2",)
+    assert names_of(resolve_tools(config, OWNER, facts)) == [("search", "p2")]
     judged = resolve_tools(config, OWNER, facts, ["openai/gpt-4o"])
     assert judged.allowed_names == ()
     assert "plugin p1" in judged.rulings["search"].reason

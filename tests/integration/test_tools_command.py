@@ -142,3 +142,12 @@ def test_a_call_goes_through_the_gate_of_a_turn(
 def test_arguments_that_are_no_json_object_are_refused_with_the_form_to_write(home: Path) -> None:
     for text in ("{", "[]"):
         assert '--args \'{"key": "value"}\'' in str(claw("call", "read", "--args", text).exception)
+
+
+def test_a_variable_for_commands_reaches_an_agent_with_tools_of_its_own(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_MODE", "dark")
+    agents = {"list": [{"id": "a", "tools": {"deny": ["ls"]}}]}
+    configured(home, tools={"exec": {"mode": "full", "envAllow": ["ACME_MODE"]}}, agents=agents)
+    assert "mode=dark" in claw("call", "exec", "--args", '{"command": "echo mode=$ACME_MODE"}').stdout

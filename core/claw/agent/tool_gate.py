@@ -10,6 +10,7 @@ from typing import Any
 
 from claw.agent.loop import Emit, PreparedCall
 from claw.agent.turn_context import Runtime, TurnContext
+from claw.config.agents import ExecEnvironment
 from claw.contracts.errors import ToolError, nearest
 from claw.contracts.events import Event, ToolProgress
 from claw.contracts.extensions import CallContext, Review, ToolTraits
@@ -60,8 +61,9 @@ class Caller:
     @cached_property
     def environment(self) -> dict[str, str]:
         """The environment variables that programs of this turn's tools get."""
-        config, tools = self.runtime.config, self.context.agent.settings.tools
-        settings = (tools and tools.exec) or config.settings.tools.exec
+        config, key = self.runtime.config, "tools.exec"
+        own = self.context.agent.section(key, ExecEnvironment)
+        settings = own if own.model_fields_set else config.section(key, ExecEnvironment)
         return child_environment(config.environ, settings.env_allow)
 
     def untrusted_in(self, messages: Sequence[Message]) -> set[str]:

@@ -2,36 +2,20 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 from claw.config.paths import normalise_agent_id
 from claw.config.values import Names, Secret, Section, section_default, validation_error
 
 Profile = Literal["minimal", "coding", "messaging", "full", "default"]
-
-_INTERPRETERS = frozenset({
-    "sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish", "ash", "python", "pypy", "perl", "ruby", "node",
-    "nodejs", "deno", "bun", "php", "lua", "luajit", "tclsh", "r", "rscript", "awk", "gawk", "mawk", "nawk", "sed",
-    "gsed", "jq", "osascript", "pwsh", "powershell", "java", "busybox", "env", "xargs", "find", "vi", "vim", "ed",
-    "ex", "emacs",
-})  # fmt: skip
-"""Programs that run code given as an argument or input; a version suffix (python3.12) is ignored."""
-
-
-def is_interpreter(program: str) -> bool:
-    """Return true if a program, given by name or path, runs any code or program that it is given."""
-    return program.rsplit("/", 1)[-1].lower().rstrip("0123456789.-") in _INTERPRETERS
-
-
-def _no_interpreters(value: tuple[str, ...]) -> tuple[str, ...]:
-    for index, name in enumerate(value):
-        if is_interpreter(name):
-            problem = (
-                "{name} is an interpreter: it runs any program it is given, so it is never a safe filter"
-            )
-            fix = "Remove it from safeBins; allow whole commands with tools.exec.allow"
-            raise validation_error(problem, fix, at=(index,), name=name)
-    return value
 
 
 class ToolLists(Section):
@@ -59,29 +43,12 @@ class ToolScope(ToolLists):
     profile: Profile | None = Field(None, description="minimal, coding, messaging, full; default = no limit.")
 
 
-class ExecSettings(Section):
-    """The tool ``exec``."""
+class ExecEnvironment(Section):
+    """``tools.exec`` as core reads it; the plugin that brings the tool checks the other keys."""
 
-    mode: Literal["deny", "allowlist", "full"] = Field(
-        "allowlist",
-        validation_alias=AliasChoices("mode", "security"),
-        description="deny, only listed commands, or everything.",
-    )
-    ask: Literal["off", "on-miss", "always"] = Field("on-miss", description="When a person is asked.")
-    allow: tuple[str | dict[str, Any], ...] = Field((), description="Commands that need no question.")
-    safe_bins: Annotated[tuple[str, ...], AfterValidator(_no_interpreters)] = Field(
-        (), description="Programs that only filter a stream."
-    )
-    trusted_dirs: tuple[str, ...] = Field((), description="Folders whose programs are what they seem.")
-    strict_inline_eval: bool = True
-    env_allow: tuple[str, ...] = Field((), description="More environment variables that a command may see.")
-    timeout_seconds: float = Field(120.0, gt=0)
-    max_output_chars: int = Field(
-        30_000,
-        ge=1000,
-        description="Shown of what a command says; the whole is kept, and the agent reads on there.",
-    )
-    background: bool = Field(True, description="Whether commands may go on in the background.")
+    model_config = ConfigDict(extra="allow")
+
+    env_allow: tuple[str, ...] = ()
 
 
 class MessageSettings(Section):
@@ -114,7 +81,6 @@ class ToolsSettings(ToolScope):
     """``tools``, for all agents or for one agent."""
 
     by_provider: dict[str, ToolScope] = Field({}, description="By provider or provider/model.")
-    exec: ExecSettings = section_default()
     sandbox: ScopedTools | None = Field(None, description="Lists for sandboxed runs.")
     subagents: SubagentTools | None = Field(None, description="Lists for sub-agents.")
     suppliers: dict[str, str] = Field({}, description="Core tool name → plugin that supplies it.")

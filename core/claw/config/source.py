@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from errno import EINVAL
 from pathlib import Path
@@ -21,7 +22,6 @@ _INT = re.compile(r"[-+]?\d+|0x[0-9a-fA-F]+|0o[0-7]+")
 _FLOAT = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?")
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7})(\s|$)", re.M)
-_TOKEN = re.compile(r'("(?:[^"\\\n]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+)(?=(\s*:)?)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,24 +191,31 @@ def _parse_yaml(text: str) -> tuple[Any, dict[KeyPath, int]]:
     import yaml
 
     _check_text(text)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    builder, documents = _Builder(), 0
+    builder = _Builder()
     try:
-        for event in yaml.parse(text, Loader=loader):
-            mark: Any = event.start_mark
-            builder.at = mark.line + 1, mark.column + 1
-            documents += isinstance(event, yaml.DocumentStartEvent)
-            if documents > 1:
-                raise builder.refusal("a second document begins here", "Keep one document in the file")
-            if isinstance(event, yaml.NodeEvent):
-                _handle_event(event, builder)
-            elif isinstance(event, yaml.CollectionEndEvent):
-                builder.close()
+        _build(text, builder)
     except yaml.YAMLError as cause:
         raise _yaml_error(cause, text) from cause
     if builder.root is None:
         raise _ParseError("the file is empty", "Write a key into it, or delete it")
     return builder.root, builder.lines
+
+
+def _build(text: str, builder: _Builder) -> None:
+    """Build the tree of a YAML text. :raises YAMLError: it cannot be parsed."""
+    import yaml
+
+    loader, documents = getattr(yaml, "CSafeLoader", yaml.SafeLoader), 0
+    for event in yaml.parse(text, Loader=loader):
+        mark: Any = event.start_mark
+        builder.at = mark.line + 1, mark.column + 1
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        if documents > 1:
+            raise builder.refusal("a second document begins here", "Keep one document in the file")
+        if isinstance(event, yaml.NodeEvent):
+            _handle_event(event, builder)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            builder.close()
 
 
 def _handle_event(event: Any, builder: _Builder) -> None:
@@ -258,11 +265,18 @@ def _yaml_error(cause: Any, text: str) -> _ParseError:
 
 
 def _parse_json(text: str) -> tuple[Any, dict[KeyPath, int]]:
-    """Scan tokens first (depth, duplicates, lines), then parse the values with the strict standard library parser."""
+    """Read depth, duplicates and lines as YAML, of which JSON is a part; the values with the strict standard library.
+
+    Where the parser of YAML stops (a syntax error, an escaped surrogate), the rest has no lines.
+    """
+    import yaml
+
     _check_text(text)
-    lines = _json_lines(text)
+    builder = _Builder()
+    with suppress(yaml.YAMLError):
+        _build(text, builder)
     try:
-        return json.loads(text, parse_constant=_reject_constant), lines
+        return json.loads(text, parse_constant=_reject_constant, object_pairs_hook=_unique), builder.lines
     except json.JSONDecodeError as cause:
         problem, fix = "is not valid JSON ({cause})", "Correct the line; JSON allows no trailing comma"
         if text[cause.pos : cause.pos + 2] in ("//", "/*"):
@@ -278,33 +292,10 @@ def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _json_lines(text: str) -> dict[KeyPath, int]:
-    """Return the line of each key of a JSON text. Stops at the first syntax error, which the parser reports."""
-    builder = _Builder()
-    try:
-        for token, expects_colon, builder.at in _tokens(text):
-            if token in "}]":
-                builder.close()
-            elif token in "{[":
-                builder.open({} if token == "{" else [])
-            elif builder.wants_key and expects_colon:
-                builder.key(json.loads(token))
-            else:
-                builder.value(None)
-    except (IndexError, ValueError, TypeError):
-        pass
-    return builder.lines
-
-
-def _tokens(text: str) -> Iterator[tuple[str, bool, tuple[int, int]]]:
-    """Yield all tokens except commas and colons: the token, if a colon follows it, its line and column."""
-    line, before = 1, 0
-    for match in _TOKEN.finditer(text):
-        at = match.start()
-        line += text.count("\n", before, at)
-        before = at
-        if match[0] not in ",:":
-            yield match[0], match[2] is not None, (line, at - text.rfind("\n", 0, at))
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError(f"the same key twice, beside {next(iter(found))}")
+    return found
 
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

@@ -94,7 +94,6 @@ class Judgement:
 
     :param positions: indexes of the allowed tools in ``facts``, in order.
     :param loaded: the facts that reached the layers: opted in, and owners of their names.
-    :param unknown: per layer the allow-list entries that name nothing, normalised and sorted.
     :param fallbacks: the judgements for the fallback models of this run, whose layers apply too.
     """
 
@@ -105,15 +104,9 @@ class Judgement:
     positions: tuple[int, ...]
     loaded: tuple[ToolFact, ...]
     conflicts: tuple[NameConflict, ...] = ()
-    unknown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fallbacks: tuple["Judgement", ...] = ()
 
     @property
     def allowed_names(self) -> tuple[str, ...]:
         """Names of the allowed tools, in order of registration."""
         return tuple(self.facts[at].name for at in self.positions)
-
-    @property
-    def owners(self) -> tuple[str | None, ...]:
-        """The plugin of each allowed tool, or None for a core tool."""
-        return tuple(self.facts[at].plugin for at in self.positions)

@@ -72,7 +72,6 @@ def judge_tools(facts: Sequence[ToolFact], layers: Sequence[Layer], run: RunFact
         positions=tuple(positions),
         loaded=loaded,
         conflicts=tuple(conflicts),
-        unknown=_unknown(layers, matcher),
     )
 
 
@@ -211,21 +210,6 @@ def _conflict(
         owner = taken[name].plugin or ""
         return NameConflict(fact, "twice" if owner == fact.plugin else "taken", owner)
     return None
-
-
-def _unknown(layers: Sequence[Layer], matcher: ToolMatcher) -> dict[str, tuple[str, ...]]:
-    """Return the words of allow lists that name nothing. Sandbox and sub-agent lists are skipped: many agents share
-    them."""
-    found = {}
-    for layer in layers:
-        if layer.strict:
-            continue
-        words = {
-            e.word for e in layer.opt_ins if e.word not in (PLUGINS_GROUP, "*") and not matcher.match(e.word)
-        }
-        if words:
-            found[layer.name] = tuple(sorted(words))
-    return found
 
 
 _NOT_OPTED_IN = Ruling(

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from claw import ApprovalRequest, Button, Outbound, PendingApproval, ToolError, t
-from claw.runtime import is_interpreter, normalise_tool_name
-from claw_tool_sdk import split_single_command
+from claw.runtime import normalise_tool_name
+from claw_tool_sdk import is_interpreter, split_single_command
 
 VERDICTS = ("once", "always", "deny")
 MAX_SHOWN_CHARS = 3500

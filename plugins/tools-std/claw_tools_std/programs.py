@@ -33,6 +33,7 @@ from claw_tool_sdk import split_commands, split_single_command
 from claw_tools_std.allowed import INTERPRETERS, is_trusted, refusal
 from claw_tools_std.launchers import FRONTS, wrapped_command
 from claw_tools_std.readers import READERS, check_reader
+from claw_tools_std.settings import ExecSettings
 
 _NAMED = re.compile(r"[^\s;|&<>()'\"`]+")  # parts of a shell line that may name a file
 
@@ -48,11 +49,11 @@ class ShellCommand:
     shell: bool = False
 
 
-def settings_of(tools_settings: Any, context: ToolContext) -> Any:
+def settings_of(shared: ExecSettings, context: ToolContext) -> ExecSettings:
     """Return ``tools.exec`` for this agent: its own section when it has one, else the global one."""
-    own = getattr(getattr(context.agent, "settings", None), "tools", None)
-    settings = own if own is not None and "exec" in own.model_fields_set else tools_settings
-    return settings.exec
+    read = getattr(context.agent, "section", None)
+    own: ExecSettings | None = read("tools.exec", ExecSettings) if read else None
+    return own if own and own.model_fields_set else shared
 
 
 def command_of(line: str, settings: Any, context: ToolContext, folder: str = ".") -> ShellCommand:

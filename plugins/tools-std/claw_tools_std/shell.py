@@ -10,6 +10,7 @@ from typing import Any, Literal
 from claw import Tool, ToolContext, ToolError, ToolResult, nearest, tool
 
 from claw_tools_std import programs, running
+from claw_tools_std.settings import ExecSettings
 
 MOST_SECONDS = 3600.0
 MOST_RUNNING = 16
@@ -48,11 +49,11 @@ class BackgroundCommand:
 class ShellTools:
     """The two tools, and their running commands. One instance for each time the plugin is loaded.
 
-    :param tools_settings: ``tools`` of the config file; an agent's own ``tools.exec`` overrides it.
+    :param settings: ``tools.exec`` of the config file; an agent's own overrides it.
     """
 
-    def __init__(self, tools_settings: Any) -> None:
-        self._tools_settings = tools_settings
+    def __init__(self, settings: ExecSettings) -> None:
+        self._settings = settings
         self._sessions: dict[str, BackgroundCommand] = {}
         self._count = 0
 
@@ -123,7 +124,7 @@ class ShellTools:
         pty: bool,
         background: bool,
     ) -> ToolResult:
-        settings = programs.settings_of(self._tools_settings, context)
+        settings = programs.settings_of(self._settings, context)
         if len(line) > MOST_COMMAND_CHARS:
             raise ToolError(
                 "a command has at most {most} characters",
@@ -213,7 +214,7 @@ class ShellTools:
             rows = [f"{s.id}  {s.state}  {_age(s)}  {s.command[:200]}" for s in self._of(context.session_key)]
             return ToolResult("\n".join(rows) or "No background commands.", {"sessions": len(rows)})
         session = self._find(context.session_key, session_id)
-        most = programs.settings_of(self._tools_settings, context).max_output_chars
+        most = programs.settings_of(self._settings, context).max_output_chars
         if action == "log":
             page = _page(session.running.output.text(), offset, limit)
             return ToolResult(page, {"state": session.state}, most_chars=most)

@@ -7,6 +7,7 @@ from claw import add_translations, lazy_names
 
 _NAMES = {
     "command_line": "CommandStep split_commands split_single_command",
+    "interpreters": "is_interpreter",
     "packages": "changed_files pip_command",
 }
 __all__, __getattr__, __dir__ = lazy_names(

@@ -5,6 +5,9 @@ from claw_tool_sdk.command_line import (
     split_commands as split_commands,
     split_single_command as split_single_command,
 )
+from claw_tool_sdk.interpreters import (
+    is_interpreter as is_interpreter,
+)
 from claw_tool_sdk.packages import (
     changed_files as changed_files,
     pip_command as pip_command,

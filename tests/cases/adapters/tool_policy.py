@@ -14,6 +14,7 @@ from claw.contracts.messages import Sender
 from claw.policy.catalog import PROFILES
 from claw.policy.engine import resolve_tools
 from claw.policy.subjects import RunFacts, ToolFact
+from claw_admin.policy.judged_run import unknown_words
 
 UNUSED = {"native": "a mark of the table's maker about the row"}
 FUNCTIONS = (
@@ -46,9 +47,9 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
 
     assert list(judgement.allowed_names) == case["expected"]
     if "expectedOwners" in case:
-        assert list(judgement.owners) == case["expectedOwners"]
+        assert [facts[at].plugin for at in judgement.positions] == case["expectedOwners"]
     if "unknown" in case:
-        assert {layer: list(words) for layer, words in judgement.unknown.items()} == case["unknown"]
+        assert {layer: list(words) for layer, words in unknown_words(judgement).items()} == case["unknown"]
 
 
 def loaded(given: dict[str, Any], context: dict[str, Any], home: Path) -> Any:

@@ -69,12 +69,11 @@ class Bench:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> Any:
-    from claw.config.models import Settings
     from claw_tools_std import register_tools
 
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    tools = {tool.name: tool for tool in register_tools(SimpleNamespace(settings=Settings()))}
+    tools = {tool.name: tool for tool in register_tools(SimpleNamespace(section=lambda key, model: model()))}
     bench = Bench(workspace, tools)
     yield bench
     for tool in tools.values():

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from claw.config.models import Settings
 from claw.host.worker import check_and_run
 
 
@@ -32,8 +31,7 @@ class Person:
 
 
 async def run(bench, person: Person | None, command: str, settings: dict[str, Any], **more: Any):
-    tools = Settings.model_validate({"tools": {"exec": settings}}).tools
-    bench.agent = SimpleNamespace(settings=SimpleNamespace(tools=tools))
+    bench.agent = SimpleNamespace(section=lambda key, model: model.model_validate(settings))
     context = replace(bench.context, ask=person) if person else bench.context
     result = await check_and_run(bench.tools["exec"], {"command": command, **more}, context)
     return result.is_error, result.blocks[0].text

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from claw.config.models import Settings
 from claw.host.worker import check_and_run
 from claw_tools_std.running import Output
 from hypothesis import given, strategies as st
@@ -25,8 +24,7 @@ time.sleep(60)
 
 def use(bench, **settings) -> None:
     """The bench's agent has written these ``tools.exec`` settings."""
-    tools = Settings.model_validate({"tools": {"exec": settings}}).tools
-    bench.agent = SimpleNamespace(settings=SimpleNamespace(tools=tools))
+    bench.agent = SimpleNamespace(section=lambda key, model: model.model_validate(settings))
 
 
 @pytest.fixture

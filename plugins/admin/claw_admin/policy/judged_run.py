@@ -3,11 +3,13 @@
 from typing import Any, Protocol
 
 from claw.runtime import (
+    PLUGINS_GROUP,
     TERMINAL,
     Config,
     Judgement,
     RunFacts,
     ToolFact,
+    ToolMatcher,
     candidates,
     configured_owners,
     is_owner,
@@ -79,3 +81,18 @@ def run_data(judged: Judgement) -> dict[str, Any]:
         "sender": run.sender.id if run.sender else "", "owner": run.owner, "sandbox": run.sandboxed,
         "depth": run.depth, "models": judged_models(judged).split(", "),
     }  # fmt: skip
+
+
+def unknown_words(judged: Judgement) -> dict[str, tuple[str, ...]]:
+    """Return the words of each layer's allow lists that name nothing, normalised and sorted.
+
+    Sandbox and sub-agent lists are skipped: many agents share them.
+    """
+    matcher = ToolMatcher(judged.loaded)
+    known = (PLUGINS_GROUP, "*")
+    found = {
+        layer.name: {e.word for e in layer.opt_ins if e.word not in known and not matcher.match(e.word)}
+        for layer in judged.layers
+        if not layer.strict
+    }
+    return {name: tuple(sorted(words)) for name, words in found.items() if words}
