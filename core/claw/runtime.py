@@ -9,7 +9,7 @@ from claw import lazy_names
 _NAMES = {
     # A running claw and its turns: services, engines, commands
     "claw.agent.chat_commands": "Conversation FunctionCommand parse_choice run_chat_command",
-    "claw.agent.context": "OMITTED PROMPT_SHARE TOO_LARGE_REASONS open_turn",
+    "claw.agent.context": "OMITTED PROMPT_SHARE TOO_LARGE_REASONS ask_engine open_turn",
     "claw.agent.models": (
         "candidates checked_answer missing_key_error missing_provider_error select_models unknown_key_error"
     ),

@@ -10,6 +10,7 @@ from claw.agent.context import (
     OMITTED as OMITTED,
     PROMPT_SHARE as PROMPT_SHARE,
     TOO_LARGE_REASONS as TOO_LARGE_REASONS,
+    ask_engine as ask_engine,
     open_turn as open_turn,
 )
 from claw.agent.models import (

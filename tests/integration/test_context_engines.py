@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 from claw import hookimpl
-from claw.agent.context import compact_conversation
+from claw.agent.chat_commands import run_chat_command
+from claw.agent.turn_context import TurnOptions
 from claw.app import terminal_message
-from claw.contracts.errors import ClawError, PluginError, ProviderError, UsageError
+from claw.cli.chat_conversation import TerminalConversation
+from claw.contracts.errors import ClawError, PluginError, ProviderError
 from claw.contracts.events import Notice
 from claw.contracts.transcript import ToolResultMessage, User, pair
 from claw.host.isolation import Timeouts
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
+from claw_context.chat_commands import compact_conversation
 
 ALONE = {"plugins": {"entries": {"context": {"enabled": False}}}}
 """A claw without the plugin claw-context."""
@@ -293,8 +296,9 @@ async def test_without_the_plugin_too_long_a_conversation_names_the_package_that
     assert "claw-context" in (failed.value.fix or "")
 
 
-async def test_without_the_plugin_compact_names_the_package_that_provides_it():
+async def test_without_the_plugin_compact_names_the_plugin_that_provides_it():
     async with Harness(FakeProvider(), config=ALONE) as claw:
-        with pytest.raises(UsageError, match="claw-context") as refused:
-            await compacted(claw)
-    assert "claw plugins install claw-context" in (refused.value.fix or "")
+        terminal = TerminalConversation(claw.app, terminal_message("/compact"), TurnOptions())
+        said = await run_chat_command("/compact", terminal) or ""
+    assert said.startswith("/compact comes with plugin context, which is disabled")
+    assert "claw config set plugins.entries.context.enabled true" in said

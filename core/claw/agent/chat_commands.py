@@ -1,7 +1,6 @@
 """Chat commands, such as ``/status``, for admitted persons in any chat: found, permitted, run.
 
-The commands come from plugins (``register_chat_commands``); core itself has ``/help``,
-``/stop`` and ``/compact``, which asks the context engine in force. A command acts
+The commands come from plugins (``register_chat_commands``); core itself has ``/help`` and ``/stop``. A command acts
 through a :class:`claw.runtime.Conversation`. The input is always a person's own text: never quoted or forwarded text,
 never a model's.
 """
@@ -14,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from claw.agent.context import compact_conversation
 from claw.agent.routing import Route
 from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, parse_model_choice, resolve_turn
 from claw.config.summary import package_of, plugins_that_bring
@@ -332,22 +330,8 @@ async def _stop(arguments: str, conversation: Conversation) -> str:
     return await conversation.stop()
 
 
-async def _compact(focus: str, conversation: Conversation) -> str:
-    values = conversation.runtime, conversation.inbound, await conversation.turn(), focus
-    return str(await conversation.call(compact_conversation, *values))
-
-
 CORE_COMMANDS = (
     FunctionCommand("help", "show these commands", _help, position=0),
     FunctionCommand("stop", "stop the running turn", _stop, position=12),
-    FunctionCommand(
-        "compact",
-        "compact the conversation history",
-        _compact,
-        "[what matters]",
-        changes="always",
-        is_long=True,
-        position=50,
-    ),
 )
 """The commands of core itself."""

@@ -1,11 +1,11 @@
 """The context of model calls: a turn as context engines see it, the engine in force, and core's own engine."""
 
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -21,7 +21,7 @@ from claw.agent.turn_context import (
     model_options,
 )
 from claw.agent.user_message import TurnMetadata
-from claw.contracts.errors import ClawError, PluginError, ProviderError, UsageError
+from claw.contracts.errors import ClawError, PluginError, ProviderError
 from claw.contracts.events import Event, Notice, ignore_event
 from claw.contracts.extensions import SideTurn, TurnView
 from claw.contracts.messages import Inbound
@@ -49,8 +49,6 @@ PROMPT_SHARE = 0.8
 _SHORTEST_RESULT_CHARS = 400
 TOO_LARGE_REASONS = frozenset({"context_overflow", "request_too_large"})
 OMITTED = "{count:older message is|older messages are} not sent to the model: they do not fit into its context window"
-
-T = TypeVar("T")
 
 
 class EngineClock(ReusableTimeout):
@@ -241,30 +239,31 @@ async def open_turn(runtime: Runtime, inbound: Inbound, context: TurnContext) ->
         turn.release()
 
 
-async def compact_conversation(
-    runtime: Runtime, inbound: Inbound, context: TurnContext, focus: str = ""
-) -> str:
-    """Have the engine in force shorten the history of a conversation; return a line for the person.
+async def ask_engine(turn: RunningTurn, method: str, *values: str) -> Any:
+    """Call ``compact`` or ``before_reset`` of the context engine in force; None without one.
 
-    :raises UsageError: no plugin provides an engine.
+    :raises ClawError: it failed; the error names its plugin.
     """
-    engine = runtime.registry.engine
+    engine = turn.caller.runtime.registry.engine
     if engine is None:
-        raise UsageError(
-            "conversations are compacted by claw-context, which is not in use",
-            fix="claw plugins install claw-context",
-        )
-    async with open_turn(runtime, inbound, context) as turn:
-        return await _isolated(engine.plugin, turn, engine.value.compact(turn, focus))
+        return None
+    try:
+        with turn.clock:
+            return await getattr(engine.value, method)(turn, *values)
+    except ClawError:
+        raise
+    except BaseException as why:
+        if is_own_exit(why):
+            raise
+        raise _engine_error(engine.plugin, why) from why
 
 
 async def before_reset(turn: RunningTurn) -> None:
     """Let the engine in force save what must outlive the conversation; a failure is logged."""
-    if engine := turn.caller.runtime.registry.engine:
-        try:
-            await _isolated(engine.plugin, turn, engine.value.before_reset(turn))
-        except ClawError as why:
-            turn.log(str(why))
+    try:
+        await ask_engine(turn, "before_reset")
+    except ClawError as why:
+        turn.log(str(why))
 
 
 async def engine_call(call: ModelCall, turn: RunningTurn) -> ModelCall:
@@ -329,18 +328,6 @@ async def _report_late_engine(turn: RunningTurn, plugin: str, why: BaseException
     )
     turn.log(line)
     await turn.notice(line)
-
-
-async def _isolated(plugin: str, turn: RunningTurn, step: Awaitable[T]) -> T:
-    try:
-        with turn.clock:
-            return await step
-    except ClawError:
-        raise
-    except BaseException as why:
-        if is_own_exit(why):
-            raise
-        raise _engine_error(plugin, why) from why
 
 
 def _engine_error(plugin: str, why: BaseException) -> PluginError:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import ContextEngine, PluginConfig
+    from claw import ChatCommand, ContextEngine, PluginConfig
 
 
 @hookimpl
@@ -17,6 +17,14 @@ def register_context_engines(config: "PluginConfig") -> "Iterable[ContextEngine]
 
     settings = config.settings
     yield CompactingEngine(SharedState(settings.models.aliases, settings.messages.silent_token))
+
+
+@hookimpl
+def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
+    """Contribute ``/compact``."""
+    from claw_context.chat_commands import COMMANDS
+
+    return COMMANDS
 
 
 @hookimpl
