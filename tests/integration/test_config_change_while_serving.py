@@ -12,7 +12,7 @@ from claw.host.hookspecs import hookimpl
 from claw.host.isolation import Timeouts
 from claw.testing import FakeChannel, FakeProvider, Harness, says, standard_plugins
 from integration.served import serve
-from integration.test_serving import Broken, Channels, served, until
+from integration.test_serving import Broken, Channels, served, taken_in, until
 
 OPEN = {"channels": {"fake": {"allowFrom": ["u1"]}}}
 
@@ -102,3 +102,54 @@ async def test_once_the_channels_have_stopped_nobody_can_be_asked(tmp_path, agai
         approvals = harness.serving.app.registry.approver.value
         assert approvals.refusal(request) == ""
     assert "no one can be asked here" in approvals.refusal(request)
+
+
+class Withdrawn(Channels):
+    """A plugin that registers its channel only while it is asked to."""
+
+    is_there = True
+
+    @hookimpl
+    def register_channels(self, config):
+        return self.channels if self.is_there else ()
+
+
+async def test_a_message_waits_while_no_plugin_serves_its_channel_and_is_answered_afterwards(tmp_path):
+    channel, plugin = FakeChannel(), NewProvider()
+    config = {**OPEN, "agents": {"defaults": {"model": "slow/m1"}}, "messages": {"queue": {"mode": "followup"}}}
+    channels = Withdrawn(channel)
+    harness = Harness(FakeProvider(), home=tmp_path, config=config, plugins={"channels": channels, "slow": plugin})
+    async with serve(harness) as harness.serving:
+        channel.says("first", "u1")
+        async with asyncio.timeout(20):
+            await plugin.made[0].begun.wait()
+        await taken_in(harness, channel, channel.says("second", "u1"))
+        channels.is_there = False
+        await reloaded(harness, config)
+        plugin.made[0].go.set()
+        await until(lambda: harness.serving.report().running == 0)
+        assert harness.serving.report().waiting == 1
+        channels.is_there = True
+        await reloaded(harness, config)
+        plugin.made[-1].go.set()
+        await until(lambda: len(channel.shown) == 2)
+        assert harness.serving.report().waiting == 0
+
+
+async def test_a_channel_between_two_tries_waits_with_the_reason(tmp_path):
+    broken = Broken(RuntimeError("no line"))
+    harness = Harness(FakeProvider(), home=tmp_path, config=OPEN, plugins={"channels": Channels(broken)})
+    harness.app.timeouts = Timeouts(pause_seconds=60)
+    async with serve(harness) as serving:
+        await until(lambda: broken.tries == 1 and serving.report().channels[0].state.state != "up")
+        state = serving.report().channels[0].state
+    assert (state.state, state.detail) == ("waiting", "RuntimeError: no line")
+
+
+async def test_a_channel_that_reports_no_state_has_its_last_message_as_last_data(tmp_path):
+    channel = FakeChannel()
+    async with served(FakeProvider(says("here")), channel, home=tmp_path, config=OPEN) as harness:
+        assert harness.serving.report().channels[0].state.last_frame_at is None
+        channel.says("hi", "u1")
+        await channel.until_shown()
+        assert harness.serving.report().channels[0].state.last_frame_at > 1e9

@@ -40,7 +40,21 @@ CASES = [
     ("providers: {openai: {baseUrl: sk-not-a-url}}", "providers.openai.baseUrl", PROBLEM, "not an HTTP address"),
     ("providers: {openai: {baseUrl: 'ftp://x/y'}}", "providers.openai.baseUrl", PROBLEM, "not an HTTP address"),
     ("providers: {openai: {baseUrl: 'http://'}}", "providers.openai.baseUrl", PROBLEM, "not an HTTP address"),
-    ("providers: {acme: {apiKey: x}}", "providers.acme", NOTE, "no installed plugin provides"),
+    ("providers: {openai: {baseUrl: 'http://[::1/v1'}}", "providers.openai.baseUrl", PROBLEM, "not an HTTP address"),
+    ("providers: {openai: {baseUrl: 'http://h/v1?key=abc'}}", "providers.openai.baseUrl", PROBLEM, "is not sent"),
+    ("providers: {openai: {baseUrl: 'http://h/v1/chat/completions'}}", "providers.openai.baseUrl", PROBLEM,
+     "Remove /chat/completions"),
+    ("providers: {openai: {apiKey: '${OPENAI_API_KEY:-sk-x}'}}", "providers.openai.apiKey", PROBLEM, "a variable"),
+    ("providers: {openai: {apiKey: '$OPENAI_API_KEY'}}", "providers.openai.apiKey", PROBLEM, "a variable"),
+    ("tools: {byProvider: {'openai/*': {deny: [exec]}}}", "tools.byProvider.openai/*", PROBLEM, "patterns"),
+    ("providers: {acme: {apiKey: x}}", "providers.acme", NOTE, "write its baseUrl"),
+    ("providers: {acme: {apiKey: x}}\nagents: {defaults: {model: acme/m}}", "agents.defaults.model", PROBLEM,
+     "providers.acme has no baseUrl"),
+    ("agents: {defaults: {toolChoice: exce}}", "agents.defaults.toolChoice", PROBLEM, "Did you mean exec?"),
+    ('providers: {openai: {apiKey: "sk-a\\nb"}}\nagents: {defaults: {model: openai/m}}', "providers.openai.apiKey",
+     PROBLEM, "in one line"),
+    ("providers: {openai: {apiKey: {file: /dev/null}}}\nagents: {defaults: {model: openai/m}}", "providers.openai",
+     PROBLEM, "no API key"),
     ("channels: {acme: {}}", "channels.acme", NOTE, "no installed plugin provides"),
     ("plugins: {entries: {nix: {}}}", "plugins.entries.nix", NOTE, "not installed"),
     ("models: {aliases: {m: a/b}}\nmodel: {primary: m, fallbacks: [a/b]}", "model.fallbacks[0]", NOTE, "no fallback"),
@@ -111,6 +125,24 @@ def test_validate_and_doctor_say_the_same(home: Path, text: str, key: str, sever
     assert said in f"{finding['problem']}. {finding['mend']}"
     assert finding["grave"] is (severity != NOTE)
     assert checked.exit_code == 1 or severity == NOTE
+
+
+def test_a_key_that_no_header_can_hold_is_named_and_not_shown(home: Path) -> None:
+    key = '"sk-a\\nb12345678"'
+    service = f"providers: {{openai: {{baseUrl: 'http://127.0.0.1:1/v1', apiKey: {key}}}}}"
+    configured(home, f"{service}\nagents: {{defaults: {{model: openai/m}}}}")
+
+    said = claw("chat", "hi")
+
+    text = f"{said.output}{said.exception}"
+    assert said.exit_code == 1 and "providers.openai.apiKey" in text and "in one line" in text
+    assert "b12345678" not in text
+
+
+def test_no_check_fails_for_an_address_that_cannot_be_read(home: Path) -> None:
+    configured(home, "providers: {openai: {baseUrl: 'http://[::1/v1'}}\nmodel: openai/m")
+
+    assert "its check" not in claw("config", "validate").output + claw("doctor").output
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Channel states for the supervisor: channels that cannot be served, and what a new configuration breaks."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from claw import Channel, ChannelState, PluginError, t
 from claw.runtime import (
@@ -14,7 +15,7 @@ from claw.runtime import (
 )
 
 from claw_gateway.channel_checks import webhooks_without_listener
-from claw_gateway.process.report import ChannelReport, unserved_accounts
+from claw_gateway.process.report import LOG_CONTEXT, ChannelReport, unserved_accounts
 
 
 def accounts_not_served(app: App) -> tuple[ChannelReport, ...]:
@@ -62,10 +63,36 @@ def take_over(
     return True
 
 
-def state_from(channel: Channel) -> ChannelState:
-    """Return the state that a channel reports; up when it reports none."""
+def state_from(channel: Channel, pausing: str = "", submitted: float | None = None) -> ChannelState:
+    """Return the state that a channel reports; up when it reports none.
+
+    :param pausing: why it does not listen until its next try; empty while it listens.
+    :param submitted: when it last submitted a message, for a channel that does not report its last data.
+    """
     try:
         state = getattr(channel, "state", None)
     except Exception as why:  # noqa: BLE001 - a plugin's code
         return ChannelState("failed", describe_exception(why))
-    return state if isinstance(state, ChannelState) else ChannelState("up")
+    state = state if isinstance(state, ChannelState) else ChannelState("up")
+    if pausing and state.state in ("starting", "up"):
+        state = replace(state, state="waiting", detail=pausing, last_error=pausing)
+    return state if state.last_frame_at else replace(state, last_frame_at=submitted)
+
+
+def report_failure(
+    reported: set[str], key: str, state: ChannelState, log: Callable[[str], None] | None
+) -> None:
+    """Log once that a channel reports a failure while it continues to listen.
+
+    :param reported: the keys of channels whose failure is known; it is changed.
+    :param log: None if the channel does not listen.
+    """
+    if state.state != "failed":
+        reported.discard(key)
+    elif key not in reported:
+        reported.add(key)
+        if log:
+            name, _, account = key.partition("/")
+            before = LOG_CONTEXT.set({"channel": name, "account": account})
+            log(f"{key}: {state.detail}")
+            LOG_CONTEXT.reset(before)

@@ -38,6 +38,7 @@ UNEXPECTED_ERROR_TRIES = 3
 MAX_AGE_SECONDS = 24 * 3600.0
 """Age after which a pending reply is not sent any more: its reader no longer waits, and an old answer alarms."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+_UNSERVED_SECONDS = 2.0  # until a reply looks again for its channel
 
 Log = Callable[[str], None]
 
@@ -406,8 +407,10 @@ class OutboxDelivery(SettlingOutbox):
         outbound = message.outbound
         await self._wait_for_rate_limit(outbound.address)
         channel = self._channel_of(outbound.address)
-        if channel is None:
-            return DeliveryError("there is no channel {name}", permanent=True, name=outbound.address.channel)
+        if channel is None:  # a later configuration may serve it: the reply waits, unless a tool waits for it
+            name, pause = outbound.address.channel, None if message.receipt else _UNSERVED_SECONDS
+            text = "there is no channel {name}"
+            return DeliveryError(text, permanent=pause is None, retry_after_seconds=pause, name=name)
         if message.repeated or not self._drops_repeats(outbound.address, MAX_AGE_SECONDS):
             self._journal.mark_sending(outbound.key, message.repeated)
         failpoint("sending-noted")

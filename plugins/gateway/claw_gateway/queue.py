@@ -106,6 +106,7 @@ class TurnQueue:
         self._by_key: dict[str, ConversationQueue] = {}
         self._side_tasks: dict[str, tuple[asyncio.Task[None], AcceptedEvent]] = {}
         self._open, self._suspects = True, ConcurrencyLimit(1)
+        self._unserved: list[AcceptedEvent] = []
 
     @property
     def running(self) -> int:
@@ -115,7 +116,8 @@ class TurnQueue:
     @property
     def waiting(self) -> int:
         """The number of messages whose turn has not begun."""
-        return sum(len(one.waiting) + sum(map(len, one.overflow.values())) for one in self._by_key.values())
+        queued = sum(len(one.waiting) + sum(map(len, one.overflow.values())) for one in self._by_key.values())
+        return queued + len(self._unserved)
 
     def running_turn(self, key: str) -> Turn | None:
         """Return the running turn of this session, if there is one."""
@@ -135,6 +137,16 @@ class TurnQueue:
         self._apply_cap(one, new.queue)
         if one.worker is None and self._open:
             one.worker = asyncio.ensure_future(self._work(key, one))
+
+    def hold(self, turn: Turn) -> None:
+        """Hold the messages of a turn whose channel is not served; the turn has not begun."""
+        self._unserved += (*turn.summarised, *turn.taken)
+
+    def release(self, is_served: Callable[[Address], bool]) -> tuple[AcceptedEvent, ...]:
+        """Return the held messages whose channel is served now, and hold them no longer."""
+        released = tuple(one for one in self._unserved if is_served(one.inbound.address))
+        self._unserved = [one for one in self._unserved if one not in released]
+        return released
 
     def run_beside(self, key: str, accepted: AcceptedEvent, work: Coroutine[Any, Any, None]) -> bool:
         """Run the work of a message beside the turns of its conversation; return false if such work runs there already.

@@ -53,6 +53,7 @@ from claw_gateway.channel_states import (
     accounts_not_served,
     channels_without_listener,
     newly_wrong,
+    report_failure,
     state_from,
     take_over,
 )
@@ -87,7 +88,7 @@ class ChannelServer:
     def __init__(self, app: App, last_end: str | None = None) -> None:
         self.app, self._timeouts, self._open = app, app.timeouts, True
         self._unserved, self._unheard = accounts_not_served(app), channels_without_listener(app)
-        self._failed: set[str] = set()
+        self._reported, self._pausing, self._last_submit = set[str](), dict[str, str](), dict[str, float]()
         self._journal = journal_of(app.runtime)
         count_end(self._journal, last_end)
         self._delivery = OutboxDelivery(self._journal, self._channel_of, app.log, app.timeouts)
@@ -170,6 +171,8 @@ class ChannelServer:
         for key, one in self.channels.items():
             if self._open and key not in self._listening:  # stop may have been set meanwhile
                 self._listening[key] = asyncio.ensure_future(self._listen(one))
+        for held in self._turn_queue.release(lambda address: self._channel_of(address) is not None):
+            self._arrive(held.inbound.address, held)
         retiring = asyncio.ensure_future(self._retire(old, new))
         self._intake.add(retiring)
         retiring.add_done_callback(self._intake.discard)
@@ -193,25 +196,15 @@ class ChannelServer:
         return HealthReport(channels, self._turn_queue.running, waiting, pending)
 
     def _state_of(self, key: str) -> ChannelState:
-        state, task = state_from(self.channels[key].value), self._listening.get(key)
+        pausing, submitted = self._pausing.get(key, ""), self._last_submit.get(key)
+        state, task = state_from(self.channels[key].value, pausing, submitted), self._listening.get(key)
         if state.state == "up" and (why := self._unheard.get(key)):
             return replace(state, state="failed", detail=why, last_error=why)
         if state.state == "failed" or task is None or not task.done() or task.cancelled():
-            self._report_failure(key, state, task)
+            is_listening = task is not None and not task.done()
+            report_failure(self._reported, key, state, self.app.log if is_listening else None)
             return state
         return replace(state, state="failed", detail=task.result(), last_error=task.result())
-
-    def _report_failure(self, key: str, state: ChannelState, task: "asyncio.Task[str] | None") -> None:
-        """Log once that a channel reports a failure while it continues to listen."""
-        if state.state != "failed":
-            self._failed.discard(key)
-        elif key not in self._failed:
-            self._failed.add(key)
-            if task and not task.done():
-                name, _, account = key.partition("/")
-                before = LOG_CONTEXT.set({"channel": name, "account": account})
-                self.app.log(f"{key}: {state.detail}")
-                LOG_CONTEXT.reset(before)
 
     async def check_tool_choice(self, inbound: Inbound) -> None:
         """Check a tool that a caller names against the tools of its turn, before the message is accepted.
@@ -237,6 +230,7 @@ class ChannelServer:
             await asyncio.sleep(0.05)
         if not self._open:
             return False
+        self._last_submit[channel_key(inbound.address.channel, inbound.address.account)] = SYSTEM_CLOCK.now()
         ticket = object()
         self._intake_since[ticket] = SYSTEM_CLOCK.monotonic()
         try:
@@ -318,6 +312,7 @@ class ChannelServer:
         pause, tries = self._timeouts.pause_seconds, 0
         while True:
             began, fix, needs_person = SYSTEM_CLOCK.monotonic(), "", False
+            self._pausing.pop(name, None)
             try:
                 await one.value.run(ChannelInbox(self, one.value))
                 why = t("it stopped listening")
@@ -336,7 +331,8 @@ class ChannelServer:
             if tries == 1:  # further failures are reported together, if all tries fail
                 again = t("channel {name}: {why}. Retrying", name=name, why=why)
                 self.app.log(t("{problem}. {fix}", problem=again, fix=fix) if fix else again)
-                self._failed.add(name)
+                self._reported.add(name)
+            self._pausing[name] = t("{problem}. {fix}", problem=why, fix=fix) if fix else why
             await asyncio.sleep(pause)
             pause = min(2 * pause, _MAX_PAUSE)
         problem = t("channel {name} failed {count:time|times}: {why}", name=name, count=tries, why=why)
@@ -363,8 +359,11 @@ class ChannelServer:
         runtime, address = self.app.runtime, turn.message.address
         LOG_CONTEXT.set(log_context_of(address, turn.route.session_key))
         channel = self._channel_of(address)
-        if channel is None:
-            self._journal.ended(turn.id, "refused")
+        if channel is None:  # the running configuration does not serve it; a later one may
+            if turn.resumed:
+                self._journal.ended(turn.id, "refused")
+            else:
+                self._turn_queue.hold(turn)
             return
         where = Outbound(turn.id, address, "", quoted_message_id(turn), answers=turn.message.message_id)
         streams = account_setting(address, runtime.config, "streaming")

@@ -71,7 +71,12 @@ def model_name_findings(setup: Setup) -> Iterator[Finding]:
     A provider is not judged while a plugin without a manifest is installed, which may provide it.
     """
     settings, found = setup.config.settings, setup.found
-    known = {*(line.name for line in providers_of(found)), *settings.providers}
+    known = {line.name for line in providers_of(found)}
+    known |= {
+        name
+        for name, one in settings.providers.items()
+        if one.base_url or (one.model_extra or {}).get("type")
+    }
     is_complete = all(one.manifest or one.fault for one in found)
     for key, choice in _model_choices(settings.agents):
         for name in filter(None, (choice.primary, *choice.fallbacks)):
@@ -80,6 +85,12 @@ def model_name_findings(setup: Setup) -> Iterator[Finding]:
                 continue  # a fallback of the same provider
             if not (provider and model):
                 problem, fix = t("{name} is no model", name=name), t("Write provider/model, or an alias")
+            elif is_complete and provider not in known and provider in settings.providers:
+                problem = t(
+                    "no plugin provides {provider}, and providers.{provider} has no baseUrl",
+                    provider=provider,
+                )
+                fix = f"claw config set providers.{provider}.baseUrl URL"
             elif is_complete and provider not in known:
                 problem = t("no plugin provides {provider}", provider=provider)
                 near = nearest(provider, known)
@@ -116,14 +127,17 @@ def key_findings(setup: Setup) -> Iterator[Finding]:
         if section is not None and section.api_key is not None and section.api_key.missing:
             continue  # the finding about the config file names the variable
         try:
-            if section is not None and section.api_key is not None:
-                section.api_key.reveal()
+            key = section.api_key.reveal().strip() if section and section.api_key is not None else None
         except ClawError as why:
             yield Finding(f"providers.{provider}.apiKey", "key", why.problem, why.fix)
             continue
+        if key and not key.isprintable():
+            why_not = t("the key contains a line break or another control character")
+            yield Finding(f"providers.{provider}.apiKey", "key", why_not, t("Write it in one line"))
+            continue
         if expired := _only_expired_key(config, found, provider):
             yield expired
-        elif not (key_place(config, found, provider, config.environ) or _is_keyless(section)):
+        elif key == "" or not (key_place(config, found, provider, config.environ) or _is_keyless(section)):
             fix = (
                 t("export {variable}=…", variable=variables[0]) if variables else f"claw auth add {provider}"
             )
@@ -193,7 +207,10 @@ def _is_keyless(section: Any) -> bool:
     """Return true if the address of a provider needs no key: it is on this machine, or the file says so."""
     written = (section.model_extra or {}).get("keyless") if section else False
     address = (section.base_url if section else "") or ""
-    host = urlsplit(address if "//" in address else f"//{address}").hostname
+    try:
+        host = urlsplit(address if "//" in address else f"//{address}").hostname
+    except ValueError:  # a finding of its own names the address
+        return False
     return is_loopback(host or "") if written is None else bool(written)
 
 

@@ -2,7 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 
-from claw import ConfigError, Credential, ProviderConfig
+from claw import ConfigError, Credential, ProviderConfig, Secret
+
+
+def _readable_key(secret: Secret) -> str:
+    """Return the text of a key as it is sent.
+
+    :raises ConfigError: it cannot be read, or cannot be sent in a header. The caller adds the name of the setting.
+    """
+    text = secret.reveal().strip()
+    if not text:
+        raise ConfigError("", "the key is empty", "Write a value, or remove the key")
+    if not text.isprintable():
+        raise ConfigError(
+            "", "the key contains a line break or another control character", "Write it in one line"
+        )
+    return text
 
 
 def configured_keys(
@@ -31,7 +46,7 @@ def configured_keys(
         if secret is None or secret.empty:
             continue
         try:
-            found.setdefault(profile, Credential(profile, secret.reveal().strip(), kind))
+            found.setdefault(profile, Credential(profile, _readable_key(secret), kind))
         except ConfigError as unread:
             fault = fault or unread.under(f"providers.{name}.{key}")
     if not found and fault:

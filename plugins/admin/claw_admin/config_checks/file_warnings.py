@@ -1,5 +1,6 @@
 """Warnings that need the config file alone: empty keys, variables that are not set, names that match nobody."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from claw.runtime import (
     AgentSettings,
     Config,
     SubstitutedText,
+    is_secret_name,
     substitute_all,
     values_at,
 )
@@ -28,6 +30,7 @@ def file_warnings(config: Config) -> tuple[ConfigError, ...]:
     """Return warnings that need the file alone: empty keys, variables that are not set, jobs that cannot run."""
     return (
         *_unset_variables(config),
+        *_foreign_references(config),
         *_invalid_people(config),
         *_invalid_ids(config),
         *_open_channels(config),
@@ -54,6 +57,22 @@ def _unset_variables(config: Config) -> Iterator[ConfigError]:
                 yield config.error_factory.error(
                     path, "the environment variable {name} is not set", fix, name=name, grave=True
                 )
+
+
+_FOREIGN_REFERENCE = re.compile(
+    r"\$\{(?![A-Za-z_][A-Za-z0-9_]*\})|\A\s*(?:\$[A-Za-z_]\w*|%[A-Za-z_]\w*%|\{\{.*\}\}|YOUR_\w+)\s*\Z"
+)
+"""A variable as shells, templates and other programs write it, or a placeholder."""
+
+
+def _foreign_references(config: Config) -> Iterator[ConfigError]:
+    """Yield a warning for each secret that is a variable in a form which claw does not substitute."""
+    for path, leaf in _leaves(config.layout.tree):
+        is_secret = is_secret_name(path[-1]) or path[-2:-1] in (("env",), ("headers",))
+        if is_secret and isinstance(leaf, str) and _FOREIGN_REFERENCE.search(leaf):
+            problem = "it looks like a variable or a placeholder, but the text itself is used as the key"
+            fix = "Write the key, ${{NAME}}, {{env: NAME}} or {{file: path}}"
+            yield config.error_factory.error(path, problem, fix, grave=True)
 
 
 def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:

@@ -104,7 +104,9 @@ def _unknown_sections(config: Config, known: InstalledNames) -> Iterator[ConfigE
         for name, section in settings.providers.items():
             if not (section.base_url and ANY_ENDPOINT in known.providers):
                 problem = "no installed plugin provides {name} as a model provider"
-                yield from _unknown_name(config, ("providers", name), name, known.providers, problem, fix)
+                own = "For a service of your own, write its baseUrl. Else remove the section"
+                own = own if ANY_ENDPOINT in known.providers else fix
+                yield from _unknown_name(config, ("providers", name), name, known.providers, problem, own)
     for name in settings.plugins.entries:
         path: Path = ("plugins", "entries", name)
         yield from _unknown_name(config, path, name, known.plugins, "plugin {name} is not installed", fix)
@@ -153,19 +155,22 @@ def _undeclared_keys(config: Config, known: InstalledNames) -> Iterator[ConfigEr
 
 
 def _providers_of_tools(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
-    """Yield a warning for each provider in ``tools.byProvider`` that neither the file nor a plugin has."""
-    if known.has_unlisted:
-        return
+    """Yield a warning for each key of ``tools.byProvider`` that is a pattern, or whose provider neither the file nor a
+    plugin has.
+    """
     there = {name.lower() for name in (*known.providers, *config.settings.providers)}
     problem = "there is no provider {name}, so it has no effect"
     sections = [((), config.settings.tools), *((place, one.tools) for place, one in agent_sections(config))]
     for place, tools in sections:
         for written in tools.by_provider if tools else ():
-            name = written.partition("/")[0].strip().lower()
+            name, slash, model = (part.strip() for part in written.lower().partition("/"))
             path: Path = (*place, "tools", "byProvider", written)
-            yield from _unknown_name(
-                config, path, name, there, problem, "To use it: {install}. Else remove the section"
-            )
+            if "*" in written or (slash and not model):
+                why = "it has no effect: patterns are not matched here"
+                yield config.error_factory.error(path, why, "Write a provider, or provider/model", grave=True)
+            elif not known.has_unlisted:
+                fix = "To use it: {install}. Else remove the section"
+                yield from _unknown_name(config, path, name, there, problem, fix)
 
 
 def _channel_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
@@ -199,16 +204,28 @@ def _extra_keys(
         )
 
 
+_ENDPOINTS = ("/chat/completions", "/responses", "/messages", "/completions")
+"""The paths below ``baseUrl`` that requests go to."""
+
+
 def _unusable_addresses(config: Config) -> Iterator[ConfigError]:
     """Yield a warning for each provider whose ``baseUrl`` is no address: its plugin skips that provider."""
     for name, section in config.settings.providers.items():
         written = section.base_url or ""
         if section.enabled and written and not getattr(written, "missing", ()):
+            path: Path = ("providers", name, "baseUrl")
             try:
                 origin_of(written)
             except UsageError as wrong:
-                path: Path = ("providers", name, "baseUrl")
                 yield config.error_factory.error(path, "{why}", wrong.fix, why=wrong.problem, grave=True)
+                continue
+            address, mark, _ = written.partition("#" if "?" not in written else "?")
+            if mark:
+                problem, fix = "what follows {mark} is not sent", "Remove it"
+                yield config.error_factory.error(path, problem, fix, mark=mark, grave=True)
+            elif end := next((end for end in _ENDPOINTS if address.rstrip("/").endswith(end)), ""):
+                problem = "the address ends with {end}, which claw adds to it"
+                yield config.error_factory.error(path, problem, "Remove {end}", end=end, grave=True)
 
 
 def _missing_sandboxes(config: Config, known: InstalledNames) -> Iterator[ConfigError]:

@@ -7,6 +7,7 @@ from claw import ConfigError, nearest
 from claw.runtime import (
     CORE_TOOLS,
     PLUGINS_GROUP,
+    TOOL_CHOICES,
     TOOL_GROUPS,
     Config,
     ToolFact,
@@ -24,7 +25,7 @@ _NOT_NAMES = frozenset({"exec", "web", "fs"})  # sections of single tools: their
 def unknown_words(
     config: Config, facts: Iterable[ToolFact], installed: Iterable[str] = (), *, complete: bool = True
 ) -> tuple[ConfigError, ...]:
-    """Return an error for each word of an allow or deny list in the file that names no tool, plugin or group.
+    """Return an error for each word of an allow or deny list, and each tool choice, that names no tool, plugin or group.
 
     :param installed: ids of all installed plugins and the tools they declare; those count as known even when unused.
     :param complete: no plugin provides tools that only its code lists.
@@ -46,7 +47,7 @@ def unknown_words(
         for index, word in enumerate(entries)
         if isinstance(word, str)
     )
-    for path, word in written:
+    for path, word in (*written, *_tool_choices(config.layout.tree, ())):
         entry = normalise_tool_name(word)
         if (
             not entry
@@ -67,6 +68,7 @@ def unknown_words(
             word=word.strip(),
             near=near or "",
         )
+        fault.grave = complete and isinstance(path[-1], str)  # no turn begins with such a choice
         found.append(fault)
     return tuple(found)
 
@@ -78,6 +80,15 @@ def unrestricted_lists(config: Config) -> Iterator[ConfigError]:
             problem = "an empty list restricts nothing: every tool is allowed here"
             fix = "For no tools at all, write deny: ['*'] beside it; otherwise remove the key"
             yield config.error_factory.error(path, problem, fix)
+
+
+def _tool_choices(tree: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield path and value of every ``toolChoice`` below ``tree`` that names a tool."""
+    for key, below in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
+        if key in ("toolChoice", "tool_choice") and isinstance(below, str) and below not in TOOL_CHOICES:
+            yield (*path, key), below
+        elif isinstance(below, Mapping | list):
+            yield from _tool_choices(below, (*path, key))
 
 
 def _lists(tree: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], list[Any]]]:

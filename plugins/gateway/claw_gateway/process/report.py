@@ -61,13 +61,10 @@ def configured_accounts(settings: Any, plugin_states: Sequence[PluginState]) -> 
         if name == "terminal":
             continue
         owner = owners.get(name)
-        state, why, fix = (
-            "absent",
-            t("no installed plugin provides it"),
-            _channel_fix(name, owners),
-        )
         if owner:
             state, why, fix = owner.state, owner.why, owner.fix
+        else:
+            state, (why, fix) = "absent", _why_absent(name, owners, plugin_states)
         if not section.enabled:
             state, why, fix = DISABLED, t("channels.{name}.enabled is false", name=name), ""
         for account in accounts_of(section):
@@ -80,9 +77,20 @@ def configured_accounts(settings: Any, plugin_states: Sequence[PluginState]) -> 
             }  # fmt: skip
 
 
-def _channel_fix(name: str, known: Iterable[str]) -> str:
-    near = nearest(name, known)
-    return t("Did you mean {near}?", near=near) if near else install_hint(name)
+def _why_absent(name: str, known: Iterable[str], plugin_states: Sequence[PluginState]) -> tuple[str, str]:
+    """Return why no plugin is known to provide a channel, and the fix. One that has no manifest and is not loaded may
+    provide it.
+    """
+    if near := nearest(name, known):
+        return t("no installed plugin provides it"), t("Did you mean {near}?", near=near)
+    unlisted = [one for one in plugin_states if one.found.manifest is None and one.state != LOADED]
+    if not unlisted:
+        return t("no installed plugin provides it"), install_hint(name)
+    ids = ", ".join(one.id for one in unlisted)
+    whys = "; ".join(
+        t("{problem}. {fix}", problem=one.why, fix=one.fix) if one.fix else one.why for one in unlisted
+    )
+    return t("no plugin that loads provides it; not loaded: {ids}", ids=ids), whys
 
 
 def accounts_of(section: Any) -> list[str]:
