@@ -397,7 +397,7 @@ BUDGETS = {
     "claw_openai": 666,
     "claw_prompt": 902,
     "claw_prompted_tools": 884,
-    "claw_provider_sdk": 1439,
+    "claw_provider_sdk": 1448,
     "claw_sessions": 1300,
     "claw_skills": 452,
     "claw_telegram": 2533,

@@ -116,9 +116,15 @@ class Withdrawn(Channels):
 
 async def test_a_message_waits_while_no_plugin_serves_its_channel_and_is_answered_afterwards(tmp_path):
     channel, plugin = FakeChannel(), NewProvider()
-    config = {**OPEN, "agents": {"defaults": {"model": "slow/m1"}}, "messages": {"queue": {"mode": "followup"}}}
+    config = {
+        **OPEN,
+        "agents": {"defaults": {"model": "slow/m1"}},
+        "messages": {"queue": {"mode": "followup"}},
+    }
     channels = Withdrawn(channel)
-    harness = Harness(FakeProvider(), home=tmp_path, config=config, plugins={"channels": channels, "slow": plugin})
+    harness = Harness(
+        FakeProvider(), home=tmp_path, config=config, plugins={"channels": channels, "slow": plugin}
+    )
     async with serve(harness) as harness.serving:
         channel.says("first", "u1")
         async with asyncio.timeout(20):

@@ -7,7 +7,9 @@ from claw.host.state import PluginState
 from claw_gateway.process.report import configured_accounts
 
 ACME = InstalledPlugin("acme", "claw_acme", "claw-acme", "1")
-LISTED = InstalledPlugin("other", "claw_other", "claw-other", "1", manifest=Manifest("other", channels=("other",)))
+LISTED = InstalledPlugin(
+    "other", "claw_other", "claw-other", "1", manifest=Manifest("other", channels=("other",))
+)
 
 
 def rows(*states):
@@ -29,7 +31,9 @@ def test_a_plugin_without_manifest_that_is_not_loaded_is_named(state, why, fix):
     assert row["fix"] == f"{why}. {fix}"
 
 
-@pytest.mark.parametrize("state", [PluginState(ACME, "loaded"), PluginState(LISTED, "blocked", "it is in plugins.deny")])
+@pytest.mark.parametrize(
+    "state", [PluginState(ACME, "loaded"), PluginState(LISTED, "blocked", "it is in plugins.deny")]
+)
 def test_a_channel_of_no_installed_plugin_is_called_that(state):
     [row] = rows(state)
     assert row["why"] == "no installed plugin provides it"
