@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -96,6 +97,7 @@ class DiscordChannel:
         self._settings, self._http, self._notes, self._pace = settings, http, notes, pace
         self._token = token.reveal
         self._seen = ReadPositions(_read_notes(notes))
+        self._note, self._written_note, self._writing = 0, 0, threading.Lock()
         self._connection = Connection(account, settings, token.reveal, self._receive, pace)
         self._inbox = DispatchReader(account, settings, self._connection.call, self._seen, pace, chat_menu)
         self._direct: dict[str, str] = {}
@@ -131,7 +133,7 @@ class DiscordChannel:
                 tasks.create_task(self._keep_notes())
         finally:
             if noted := self._encode_notes():
-                self._write_notes(noted)
+                self._write_notes(self._next_note(), noted)
 
     def _receive(self, frame: dict[str, Any]) -> None:
         data = frame.get("d") or {}
@@ -148,7 +150,11 @@ class DiscordChannel:
             since += self._pace.note
             if (self._seen.pressing or since >= _NOTE_SECONDS) and (noted := self._encode_notes()):
                 self._seen.pressing, since = False, 0.0
-                await asyncio.to_thread(self._write_notes, noted)
+                await asyncio.to_thread(self._write_notes, self._next_note(), noted)
+
+    def _next_note(self) -> int:
+        self._note += 1
+        return self._note
 
     def _encode_notes(self) -> bytes:
         """Return the positions to store for the next start; an outdated file only causes more to be fetched."""
@@ -158,13 +164,18 @@ class DiscordChannel:
             self._seen.alive = self.state.last_frame_at
         return json.dumps(self._seen.noted()).encode()
 
-    def _write_notes(self, noted: bytes) -> None:
-        try:
-            make_folder(self._notes.parent)
-            replace_file(self._notes, noted)
-        except (OSError, ClawError) as why:
-            message = t("{file} cannot be written: {why}", file=self._notes.name, why=why)
-            _log.warning("%s: %s", label(self.account), message)
+    def _write_notes(self, number: int, noted: bytes) -> None:
+        """Write the positions, unless later ones are written: a thread may be late, also after the end of the channel."""
+        with self._writing:
+            if number < self._written_note:
+                return
+            self._written_note = number
+            try:
+                make_folder(self._notes.parent)
+                replace_file(self._notes, noted)
+            except (OSError, ClawError) as why:
+                message = t("{file} cannot be written: {why}", file=self._notes.name, why=why)
+                _log.warning("%s: %s", label(self.account), message)
 
     async def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
         """Yield the bytes of an attachment.

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from claw import Attachment, Button, DeliveryError, UsageError
@@ -15,6 +17,21 @@ from claw_discord.fake import FakeDiscord, ForcedAnswer
 from plugins.discord.living import ME, QUICK, RecordingInbox, channel_of, here, listening, says, until
 
 pytestmark = pytest.mark.xdist_group("discordpy")
+
+
+class LateInThreads:
+    """A path that a thread may use only when it is ``free``."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self.waits, self.free = path, threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            self.waits.set()
+            self.free.wait(10)
+        return getattr(self._path, name)
+
+    __fspath__ = property(lambda self: self._path.__fspath__)
 
 
 @pytest.fixture
@@ -304,6 +321,27 @@ class TestHearing:
         async with listening(channel_of(service, tmp_path), later):
             await later.until(2)
         assert later.texts == ["two", "three"]
+
+    async def test_a_thread_that_is_late_does_not_replace_the_last_positions_by_older_ones(
+        self, service: FakeDiscord, harness: RecordingInbox, tmp_path: Path
+    ) -> None:
+        made = channel_of(service, tmp_path)
+        async with listening(made, harness):
+            await asyncio.sleep(5 * QUICK.note)
+            made._notes = LateInThreads(made._notes)
+            await service.says("one")
+            await harness.until(1)
+            made._seen.pressing = True
+            await until(made._notes.waits.is_set)
+            await service.says("two")
+            await harness.until(2)
+            threading.Timer(0.2, made._notes.free.set).start()
+        await asyncio.sleep(0.4)
+        later = RecordingInbox()
+        async with listening(channel_of(service, tmp_path), later):
+            await service.says("three")
+            await later.until(1)
+        assert later.texts == ["three"]
 
     async def test_an_edit_is_passed_on_and_an_unfolded_link_is_not(
         self, service: FakeDiscord, harness: RecordingInbox, channel: DiscordChannel
