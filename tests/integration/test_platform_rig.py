@@ -1,10 +1,11 @@
 """The platform rig against this claw: exact faults in scenes, and a storm of kills, losses and refusals.
 
-A promise that is broken today is marked by name with its reason; who keeps it takes the mark away. ``--full`` runs the
-storm with 10,000 kills.
+A promise that is broken today is marked by name with its reason; who keeps it takes the mark away. A run has 300 kills;
+``--full`` has 10,000 (``python -m rigs.platform_rig --seeds`` runs them in portions).
 """
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,13 @@ from rigs.platform_rig.judge import LIMITS, Verdict
 from rigs.platform_rig.large_scenes import LARGE_SCENES, SAMPLE_SCENES
 from rigs.platform_rig.report import table
 from rigs.platform_rig.scenes import SCENES, play
-from rigs.platform_rig.settling import Patience
+from rigs.platform_rig.seeds import STORMS_PER_CPU, nursery_in
 from rigs.platform_rig.storm import Plan, run
 from rigs.platform_rig.world import Setting
 
-SEED, KILLS = 5, 4
-FULL_KILLS, FULL_KILLS_EACH = 10_000, 100
-TOGETHER = 6
-SAMPLE_SECONDS = 900  # of a machine that is very busy; alone the sample takes about one minute
+SEEDS, KILLS_EACH = range(15), 20
+FULL_SEEDS, FULL_KILLS_EACH = range(100), 100
+SAMPLE_SECONDS = 1500  # of a machine that is very busy; two idle processors take less than three minutes
 
 BROKEN_SCENES: dict[str, str] = {}
 """Scenes in which a promise is broken today, with the reason."""
@@ -45,23 +45,23 @@ def _names(names: Any, broken: dict[str, str], *, strict: bool) -> list[Any]:
 
 async def _all(folder: Path, *, full: bool) -> dict[str, Any]:
     """Play all scenes and the storm, some together."""
-    slots = asyncio.Semaphore(TOGETHER)
-    seeds = range(FULL_KILLS // FULL_KILLS_EACH) if full else (SEED,)
-    plan = Plan(kills=FULL_KILLS_EACH) if full else Plan(kills=KILLS, patience=Patience(60.0, 15.0))
+    together = STORMS_PER_CPU * (os.cpu_count() or 1)
+    slots, storm_slots = asyncio.Semaphore(together // 2), asyncio.Semaphore(together if full else len(SEEDS))
+    seeds, plan = FULL_SEEDS if full else SEEDS, Plan(kills=FULL_KILLS_EACH if full else KILLS_EACH)
 
     async def scene(at: int, name: str) -> Any:
         async with slots:
             return (await play(scenes[name], folder / f"scene-{at}"))[0]
 
     async def storm(seed: int) -> Any:
-        async with slots:
-            return await run(folder / f"storm-{seed}", Setting(seed=seed), plan)
+        async with storm_slots:
+            return await run(folder / f"storm-{seed}", Setting(seed=seed), plan, nursery)
 
     scenes = {**SCENES, **SAMPLE_SCENES, **(LARGE_SCENES if full else {})}
-    storms = {f"storm {seed}": asyncio.create_task(storm(seed)) for seed in seeds}
-    played = {name: asyncio.create_task(scene(at, name)) for at, name in enumerate(scenes)}
-    tasks = {**storms, **played}
-    async with asyncio.timeout(None if full else SAMPLE_SECONDS):
+    async with nursery_in(folder) as nursery, asyncio.timeout(None if full else SAMPLE_SECONDS):
+        storms = {f"storm {seed}": asyncio.create_task(storm(seed)) for seed in seeds}
+        played = {name: asyncio.create_task(scene(at, name)) for at, name in enumerate(scenes)}
+        tasks = {**storms, **played}
         await asyncio.gather(*tasks.values(), return_exceptions=True)
     return {name: task.exception() or task.result() for name, task in tasks.items()}
 

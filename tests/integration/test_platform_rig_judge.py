@@ -1,6 +1,7 @@
 """The judge of the platform rig finds each kind of fault in invented histories, and none in a good one."""
 
 import ast
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,10 @@ from rigs.platform_rig.labels import answer_parts
 from rigs.platform_rig.model_service import called, pending
 from rigs.platform_rig.pace import DiscordPace, TelegramPace
 from rigs.platform_rig.report import document, exit_code, table
+from rigs.platform_rig.seeds import read_lines, run_seeds, seeds_of, total
+from rigs.platform_rig.storm import Plan
 from rigs.platform_rig.telegram_types import ParseError, visible_text, wrong_in_request, wrong_in_update
+from rigs.platform_rig.world import Setting
 
 SORRY = "Something went wrong here, and I could not answer."
 
@@ -298,3 +302,30 @@ def test_html_that_telegram_cannot_parse_is_refused(text):
     with pytest.raises(ParseError):
         visible_text(text, "HTML")
     assert visible_text("<b>x</b> &lt;y&gt;", "HTML") == "x <y>"
+
+
+def test_seeds_are_given_as_numbers_and_ranges():
+    assert seeds_of("7") == [7]
+    assert seeds_of("0-3,12") == [0, 1, 2, 3, 12]
+
+
+def a_result(seed: int, history: History) -> dict[str, object]:
+    return document(
+        judge(history), {"seed": seed, "kills": 20, "moments": {"start": 20}, "injected": {"500": 3}}
+    )
+
+
+def test_the_sum_of_results_names_each_broken_limit_with_its_seeds(tmp_path):
+    file = tmp_path / "results.jsonl"
+    lines = [json.dumps(a_result(3, GOOD)), json.dumps(a_result(4, without(4)))]
+    file.write_text("\n".join([*lines, lines[0][:40]]))  # the last line was cut by a kill of the rig
+    found = total(read_lines([file]))
+    assert (found["runs"], found["kills"], found["counts"]["asked"]) == (2, 40, 6)
+    assert (found["moments"], found["injected"]) == ({"start": 40}, {"500": 6})
+    assert list(found["broken"]) == ["lost"] and found["broken"]["lost"][0].startswith("seed 4: ")
+
+
+async def test_seeds_that_a_file_has_are_not_run_again(tmp_path):
+    file = tmp_path / "results.jsonl"
+    file.write_text("\n".join(json.dumps(a_result(seed, GOOD)) for seed in (0, 1)))
+    assert await run_seeds([0, 1], Setting(python="no-such-python"), Plan(kills=20), file) == []

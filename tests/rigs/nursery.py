@@ -13,10 +13,11 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-_WHOLE = ("claw", "claw_telegram", "claw_feishu", "claw_discord", "claw_http", "claw_openai")
+_GROUP = "claw.plugins"
 _VENDORS = (
     "openai", "openai.resources.chat", "discord", "aiohttp", "httpx2", "websockets.asyncio.client", "uvicorn",
     "uvicorn.protocols.http.h11_impl", "uvicorn.lifespan.on", "starlette.applications", "starlette.routing",
@@ -55,7 +56,7 @@ class Life:
             return True
         return False
 
-    async def ended(self, seconds: float = 20) -> int:
+    async def ended(self, seconds: float | None = 20) -> int:
         """Wait for its end; the exit code, negative = the signal that killed it."""
         await asyncio.wait_for(self.over.wait(), seconds)
         if self._process is not None:
@@ -74,6 +75,7 @@ class Nursery:
         self._folder, self._environ, self._said = folder, dict(environ), said
         self._process: asyncio.subprocess.Process | None = None
         self._lives: list[Life] = []
+        self._order = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         environ = {**self._environ, "PYDANTIC_DISABLE_PLUGINS": "__all__"}
@@ -93,6 +95,12 @@ class Nursery:
         assert self._process.stdin is not None
         self._process.stdin.close()
         await self._process.wait()
+
+    async def begin_in(self, folder: Path, environ: Mapping[str, str], said: Path) -> Life:
+        """Start a gateway, forked, in a folder and with an environment of its own."""
+        life = Life(await self.order(start=dict(environ), said=str(said), folder=str(folder)), None, self)
+        self._lives = [one for one in self._lives if not one.over.is_set()] + [life]
+        return life
 
     async def begin(self, *, plain: bool = False, **environ: str) -> Life:
         """Start a gateway.
@@ -120,8 +128,9 @@ class Nursery:
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(what).encode() + b"\n")
-        answer = await self._process.stdout.readline()
+        async with self._order:
+            self._process.stdin.write(json.dumps(what).encode() + b"\n")
+            answer = await self._process.stdout.readline()
         assert answer, "the nursery has died"
         return int(answer)
 
@@ -130,7 +139,9 @@ def _obey() -> None:
     """The process's own loop. Nothing in it may start a thread: lives are forked from it."""
     for name in _VENDORS:
         import_module(name)
-    for name in _WHOLE:
+    for name in ("claw", *sorted({one.module.partition(".")[0] for one in entry_points(group=_GROUP)})):
+        if not name.startswith("claw"):
+            continue  # a third party's plugin is imported by each life
         package = import_module(name)
         for found in pkgutil.walk_packages(package.__path__, f"{name}."):
             if ".fake" not in found.name and not found.name.startswith(("claw.testing", "claw.__main__")):
@@ -154,6 +165,9 @@ def _live(order: Mapping[str, Any]) -> NoReturn:
         os.dup2(said, fd)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.environ.update(order["start"])
+    if "folder" in order:
+        os.chdir(order["folder"])
+        sys.path[1:1] = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     failpoint.arm(os.environ.get("CLAW_FAILPOINT", ""))
     sys.argv = ["claw", *_ARGV]
     code = 1

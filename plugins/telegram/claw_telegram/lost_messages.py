@@ -13,9 +13,10 @@ from claw import DeliveryError
 from claw_channel_sdk import SentSearch
 
 from claw_telegram.api import BotApi, TelegramError
+from claw_telegram.call_budget import is_group
 
-MOST_IDS = 20
-"""Limit of ids that are tried, about one a second: more calls would take the place of answers."""
+MOST_IDS, MOST_IDS_OF_A_GROUP = 20, 5
+"""Limits of ids that are tried: more calls would take the place of answers, of which a group takes 20 a minute."""
 _PATIENCE_SECONDS = 5.0
 _SUPERGROUP = "-100"
 
@@ -25,7 +26,7 @@ async def find_sent(api: BotApi, token: str, chat: int | str, search: SentSearch
 
     :param token: of the bot; it begins with the bot's user id.
     :param chat: the chat as the Bot API wants it.
-    :raises DeliveryError: permanent if the range is unknown or has more than ``MOST_IDS`` ids.
+    :raises DeliveryError: permanent if the range is unknown or has more ids than ``MOST_IDS``.
     """
     bot = int(token.partition(":")[0])
     wanted = _candidates(search)
@@ -41,12 +42,13 @@ def _candidates(search: SentSearch) -> list[int]:
     if start is None:
         raise DeliveryError("no message before the lost one is known", permanent=True)
     wanted = [id for id in range(start + 1, min(end, start + 1000 * MOST_IDS)) if id not in known]
-    if len(wanted) > MOST_IDS:
+    most = MOST_IDS_OF_A_GROUP if is_group(chat) else MOST_IDS
+    if len(wanted) > most:
         raise DeliveryError(
             "the lost message has one of {count} ids, and at most {most} are tried",
             permanent=True,
             count=len(wanted),
-            most=MOST_IDS,
+            most=most,
         )
     return wanted
 

@@ -4,7 +4,7 @@ import pytest
 from claw import Address, DeliveryError, Outbound
 from claw_channel_sdk import SentSearch
 from claw_telegram.fake import FakeRefusal, FakeTelegram
-from claw_telegram.lost_messages import MOST_IDS
+from claw_telegram.lost_messages import MOST_IDS, MOST_IDS_OF_A_GROUP
 from plugins.telegram.bench import channel_at
 
 CHAT, OTHER, GROUP = FakeTelegram.CHAT, 444555666, FakeTelegram.GROUP
@@ -50,6 +50,18 @@ async def test_messages_of_other_private_chats_narrow_the_range_and_those_of_a_s
 
         assert await channel.find_sent(SentSearch(address(), before, ((str(OTHER), later),))) == (lost,)
         assert len(fake.calls("editMessageReplyMarkup")) == 1
+
+
+async def test_a_search_leaves_a_group_most_of_its_twenty_calls_a_minute() -> None:
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        asked = str(fake.message("?", chat=GROUP)["message_id"])
+        for _ in range(MOST_IDS_OF_A_GROUP):
+            fake.message("people talk", chat=GROUP)
+        await sent(channel, "one", GROUP)
+        search = SentSearch(address(GROUP), await sent(channel, "the notice", GROUP), ((str(GROUP), asked),))
+        with pytest.raises(DeliveryError, match="at most 5") as refused:
+            await channel.find_sent(search)
+        assert refused.value.permanent and not fake.calls("editMessageReplyMarkup")
 
 
 async def test_a_range_without_a_beginning_is_refused() -> None:

@@ -1,12 +1,18 @@
-"""One ``claw gateway run`` process: start, kill, stop. It is started as a supervisor starts it."""
+"""One ``claw gateway run`` process: start, kill, stop. It is started as a supervisor starts it, or forked.
+
+A forked process is the same one but for its imports, which cost most of the processor time of a short life.
+"""
 
 import asyncio
 import os
 import resource
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
+from typing import Any
+
+from rigs.nursery import Nursery
 
 STOP_SECONDS = 40.0
 
@@ -18,8 +24,16 @@ class GatewayProcess:
     :ivar killed: the rig has sent a signal to it.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process, self.pid, self.killed = process, process.pid, False
+    def __init__(self, pid: int, end: Coroutine[Any, Any, int]) -> None:
+        self.pid, self.killed, self._end = pid, False, asyncio.ensure_future(end)
+
+    @classmethod
+    async def fork(
+        cls, nursery: Nursery, folder: Path, environ: Mapping[str, str], said: Path
+    ) -> "GatewayProcess":
+        """Fork a gateway from a process that has imported everything."""
+        life = await nursery.begin_in(folder, environ, said)
+        return cls(life.pid, life.ended(None))
 
     @classmethod
     async def start(
@@ -37,7 +51,7 @@ class GatewayProcess:
                 python, "-m", "claw", "gateway", "run", "--no-safe", cwd=folder, env=dict(environ),
                 stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=preexec,
             )  # fmt: skip
-        return cls(process)
+        return cls(process.pid, process.wait())
 
     def kill(self) -> None:
         """Kill the process, as a machine does that runs out of memory."""
@@ -48,7 +62,7 @@ class GatewayProcess:
         self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> None:
-        if self._process.returncode is None:
+        if self.code is None:
             self.killed = True
             try:
                 os.kill(self.pid, number)
@@ -58,7 +72,7 @@ class GatewayProcess:
     async def wait(self, seconds: float) -> bool:
         """Wait so long for the end of the process; return true if it has ended."""
         try:
-            await asyncio.wait_for(self._process.wait(), seconds)
+            await asyncio.wait_for(asyncio.shield(self._end), seconds)
         except TimeoutError:
             return False
         return True
@@ -66,4 +80,4 @@ class GatewayProcess:
     @property
     def code(self) -> int | None:
         """Exit code; negative = the signal that killed it; None = it runs."""
-        return self._process.returncode
+        return self._end.result() if self._end.done() else None

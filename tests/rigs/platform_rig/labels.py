@@ -7,7 +7,9 @@ differ, and a cut is seen at every place.
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 _QUESTION = r"[a-z]+\d+\.\d+"
 ASK = re.compile(rf"\bask-({_QUESTION})-([a-z]+)\b")
@@ -47,15 +49,17 @@ class Piece:
     offset: int
 
 
-def pieces(text: str) -> list[Piece]:
+@lru_cache(100_000)
+def pieces(text: str) -> tuple[Piece, ...]:
     """Return the parts of answers in a text, in order."""
     found = [Piece(m[1], int(m[2]), int(m[3]), int(m[4]), m.start()) for m in PART.finditer(text)]
     found += [Piece(m[1], int(m[2]), 0, 0, m.start()) for m in OVER.finditer(text)]
     whole = {piece.offset for piece in found}
     found += [Piece(m[1] or "", -1, -1, 0, m.start()) for m in _CUT.finditer(text) if m.start() not in whole]
-    return sorted(found, key=lambda piece: piece.offset)
+    return tuple(sorted(found, key=lambda piece: piece.offset))
 
 
+@lru_cache(100_000)
 def notice(text: str) -> str:
     """Return what a text says beside answers; empty if that is no sentence."""
     rest = OVER.sub(" ", PART.sub(" ", text))
@@ -63,18 +67,21 @@ def notice(text: str) -> str:
     return rest if sum(map(str.isalpha, rest)) >= _NOTICE_LETTERS else ""
 
 
-def whole_runs(found: list[Piece]) -> Counter[int]:
+def whole_runs(found: Iterable[Piece]) -> Counter[int]:
     """Return how often each run's answer is whole, of the pieces of one question."""
+    return Counter(dict(_whole_runs(tuple(found))))
+
+
+@lru_cache(100_000)
+def _whole_runs(found: tuple[Piece, ...]) -> tuple[tuple[int, int], ...]:
     counts: dict[int, Counter[int]] = {}
     sizes: dict[int, int] = {}
     for piece in found:
         if piece.part >= 0:
             counts.setdefault(piece.run, Counter())[piece.part] += 1
             sizes[piece.run] = max(sizes.get(piece.run, 0), piece.parts)
-    return Counter(
-        {
-            run: min(parts[at] for at in range(sizes[run] + 1))
-            for run, parts in counts.items()
-            if sizes[run] and all(parts[at] for at in range(sizes[run] + 1))
-        }
+    return tuple(
+        (run, min(parts[at] for at in range(sizes[run] + 1)))
+        for run, parts in counts.items()
+        if sizes[run] and all(parts[at] for at in range(sizes[run] + 1))
     )

@@ -9,7 +9,7 @@ from rigs.platform_rig.settling import Patience
 from rigs.platform_rig.world import World
 
 _PATIENCE = Patience(1800.0, 90.0)
-_FIRST_CHAT = 10_001
+_FIRST_CHAT, _FIRST_GROUP = 10_001, -1_000_000_010_001
 _LOSS = 0.05
 
 
@@ -24,6 +24,22 @@ def _flood(chats: int, messages: int) -> Play:
             world.telegram.add_chat(chat)
         for _ in range(messages):
             for chat in everybody:
+                await world.say("telegram", str(chat))
+
+    return play
+
+
+def _busy_groups(groups: int, messages: int) -> Play:
+    """Let people of so many groups write so many messages each, more than the 20 answers that a group takes a minute."""
+
+    async def play(world: World) -> None:
+        assert world.telegram is not None
+        await listening(world)
+        everywhere = range(_FIRST_GROUP, _FIRST_GROUP - groups, -1)
+        for chat in everywhere:
+            world.telegram.add_chat(chat)
+        for _ in range(messages):
+            for chat in everywhere:
                 await world.say("telegram", str(chat))
 
     return play
@@ -73,6 +89,7 @@ SAMPLE_SCENES: dict[str, Scene] = {
 LARGE_SCENES: dict[str, Scene] = {
     "300 chats write 5 messages at once": Scene(("telegram",), _flood(300, 5), _PATIENCE),
     "600 chats write at once": Scene(("telegram",), _flood(600, 1), _PATIENCE),
+    "5 groups write 30 messages each at once": Scene(("telegram",), _busy_groups(5, 30), _PATIENCE),
     "5 % of requests and of responses are lost": Scene(("telegram",), _lossy_lines(600), _PATIENCE),
     **{
         f"500 callers {'at once' if at_once else 'one after another'} with {descriptors} descriptors": Scene(

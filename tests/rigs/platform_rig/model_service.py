@@ -121,8 +121,8 @@ class ModelService:
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "x-request-id": f"req_{run}"}
         )
-        await response.prepare(request)
         try:
+            await response.prepare(request)
             async for chunk in self._chunks(body, run, parts, calls):
                 await response.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
             await response.write(b"data: [DONE]\n\n")

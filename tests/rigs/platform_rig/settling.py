@@ -22,8 +22,10 @@ class Patience:
     :ivar quiet_seconds: nothing changed for so long, and the gateway was idle: it is over, though something is missing.
     """
 
-    most_seconds: float = 180.0
-    quiet_seconds: float = 30.0
+    most_seconds: float = 900.0
+    quiet_seconds: float = (
+        75.0  # a group of Telegram's that had its 20 messages takes the next after a minute
+    )
 
 
 async def until_settled(world: World, life: GatewayProcess, patience: Patience) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rigs.nursery import Nursery
 from rigs.platform_rig.facts import History
 from rigs.platform_rig.gateway_process import STOP_SECONDS, GatewayProcess
 from rigs.platform_rig.judge import Verdict, judge
@@ -24,6 +25,7 @@ has not responded; ``response``: it has responded; ``effect``: a tool has writte
 a kill; ``long``: late, so that work gets done.
 """
 _KINDS = {"plain": 6, "long": 2, "once": 2, "idempotent": 1, "undeclared": 2}
+_FORKED_STARTS = 0.4
 _START_SECONDS, _LIFE_SECONDS, _EVENT_SECONDS, _LONG_SECONDS = 4.0, 8.0, 9.0, 14.0
 
 
@@ -61,7 +63,8 @@ class Storm:
     async def run(self) -> History:
         """Run all lives; return the history."""
         self.world.watch(self._shown)
-        await self._meet()
+        with self.world.without_faults():
+            await self._meet()
         writers = [asyncio.create_task(self._write(channel)) for channel in self.world.setting.channels]
         try:
             for _ in range(self.plan.kills):
@@ -76,11 +79,14 @@ class Storm:
         return self.world.history()
 
     async def _meet(self) -> None:
-        """Let everybody on Discord write once without a kill: a bot cannot ask for messages of a person it never met."""
+        """Let everybody on Discord write once without a kill or a fault.
+
+        A bot cannot ask for messages of a person it never met, so it cannot find what was said behind an invalid session.
+        """
         if self.world.discord is None:
             return
-        discord, life = self.world.discord, await self.world.start()
-        if not await until(lambda: discord.is_connected, 40):
+        discord, life = self.world.discord, await self.world.start(forked=True)
+        if not await until(lambda: discord.is_connected, 180):
             self.world.incidents["not_connected"] += 1
         for chat in self.world.chats("discord"):
             await self.world.say("discord", chat)
@@ -105,7 +111,8 @@ class Storm:
 
     async def _one_life(self) -> None:
         end = self._dice.choices(list(self.plan.ends), list(self.plan.ends.values()))[0]
-        life = await self.world.start()
+        # To die in an import is one of the moments of a start; the others need none.
+        life = await self.world.start(forked=end != "start" or self._dice.random() < _FORKED_STARTS)
         if end in ("words", "response"):
             await self._until_words(life, end == "response")
         elif end == "effect":
@@ -148,7 +155,7 @@ class Storm:
 
     async def _settle(self) -> None:
         """Let one life do all that is left, in part still with faults, then ask everybody once more."""
-        life = await self.world.start()
+        life = await self.world.start(forked=True)
         await life.wait(3.0)
         self.world.heal()
         await until_settled(self.world, life, self.plan.patience)
@@ -160,10 +167,15 @@ class Storm:
         await stop(self.world, life)
 
 
-async def run(folder: Path, setting: Setting, plan: Plan) -> tuple[Verdict, dict[str, Any]]:
-    """Run in a new folder; return the verdict and the facts of the run for the report."""
+async def run(
+    folder: Path, setting: Setting, plan: Plan, nursery: Nursery | None = None
+) -> tuple[Verdict, dict[str, Any]]:
+    """Run in a new folder; return the verdict and the facts of the run for the report.
+
+    :param nursery: forks most of the gateways; None = each imports what it needs.
+    """
     began = time.monotonic()
-    async with World(folder, setting) as world:
+    async with World(folder, setting, nursery) as world:
         storm = Storm(world, plan)
         history = await storm.run()
         facts: dict[str, Any] = {

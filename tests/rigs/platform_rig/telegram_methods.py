@@ -1,6 +1,7 @@
 """The methods of the Bot API on the messages of a bot: the messages in the chats, and the answer to each call."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +33,7 @@ class Refused(Exception):
 
 @dataclass
 class ChatMessage:
-    """A message in a chat; ``id`` counts all messages of the bot's world."""
+    """A message in a chat; its ``id`` is of the sequence of the supergroup, or of all other chats of the bot."""
 
     id: int
     chat: int
@@ -50,12 +51,16 @@ class Messages:
     def __init__(self) -> None:
         self.chats: dict[int, dict[str, Any]] = {}
         self.standing: dict[tuple[int, int], ChatMessage] = {}
-        self._last = 0
+        # core.telegram.org/api/updates: a supergroup has a sequence of ids of its own
+        self._last: Counter[int] = Counter()
 
     def add(self, chat: int, text: str, *, from_bot: bool, **fields: Any) -> ChatMessage:
         """Add a message to a chat."""
-        self._last += 1
-        message = ChatMessage(self._last, chat, text, from_bot, {"date": int(time.time()), **fields})
+        sequence = chat if self.chats[chat]["type"] == "supergroup" else 0
+        self._last[sequence] += 1
+        message = ChatMessage(
+            self._last[sequence], chat, text, from_bot, {"date": int(time.time()), **fields}
+        )
         self.standing[chat, message.id] = message
         return message
 

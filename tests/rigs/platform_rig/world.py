@@ -6,17 +6,18 @@ import os
 import random
 import socket
 from collections import Counter
-from collections.abc import Callable, Collection
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from rigs.nursery import Nursery
 from rigs.platform_rig import discord_service, tool_plugin
 from rigs.platform_rig.discord_observer import DiscordObserver
 from rigs.platform_rig.discord_service import DiscordService
 from rigs.platform_rig.facts import Asked, Effect, History
-from rigs.platform_rig.faults import NEWS_RATES, SEND_RATES, Faults
+from rigs.platform_rig.faults import NEWS_RATES, SEND_RATES, Faults, Rates
 from rigs.platform_rig.gateway_process import STOP_SECONDS, GatewayProcess
 from rigs.platform_rig.http_callers import HttpCallers
 from rigs.platform_rig.labels import question_text
@@ -53,10 +54,14 @@ class Setting:
 
 @dataclass
 class World:
-    """The services of one run; ``async with``."""
+    """The services of one run; ``async with``.
+
+    :param nursery: forks gateways; None = every gateway imports what it needs.
+    """
 
     folder: Path
     setting: Setting
+    nursery: Nursery | None = None
     incidents: Counter[str] = field(default_factory=Counter)
     starts: int = 0
 
@@ -140,7 +145,7 @@ class World:
             service.add_chat(chat)
         return {
             "botToken": TOKEN, "apiBase": service.url, "pollSeconds": 10, "dmPolicy": "open", "allowFrom": ["*"],
-            "groupPolicy": "open", "groups": {str(_GROUP): {}},
+            "groupPolicy": "open", "groups": {"*": {}},
         }  # fmt: skip
 
     async def _begin_discord(self) -> dict[str, Any]:
@@ -191,9 +196,15 @@ class World:
             self.callers is None or self.callers.waiting_of(chat) >= _MOST_CALLS_OF_A_USER
         )
 
-    async def start(self) -> GatewayProcess:
-        """Start a gateway."""
+    async def start(self, *, forked: bool = False) -> GatewayProcess:
+        """Start a gateway.
+
+        :param forked: without its imports, if there is a process to fork.
+        """
         self.starts += 1
+        if forked and self.nursery is not None:
+            self.gateway = await GatewayProcess.fork(self.nursery, self.work, self.environ, self.said)
+            return self.gateway
         self.gateway = await GatewayProcess.start(
             self.work, self.environ, self.said, self.setting.descriptors
         )
@@ -203,6 +214,16 @@ class World:
         """Note how a process ended that nobody had asked to end."""
         if not life.killed:
             self.incidents["crashed"] += 1
+
+    @contextmanager
+    def without_faults(self) -> Iterator[None]:
+        """Inject no drawn fault in this block."""
+        before = [(faults, faults.send, faults.news) for faults in self._lines]
+        for faults, _, _ in before:
+            faults.send, faults.news = Rates(), Rates()
+        yield
+        for faults, send, news in before:
+            faults.send, faults.news = send, news
 
     def heal(self) -> None:
         """End all faults."""
