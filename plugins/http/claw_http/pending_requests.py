@@ -45,7 +45,7 @@ class PendingRequest:
     :ivar refusal: the text of a model that refused to answer.
     :ivar tokens: what the models read and wrote for it.
     :ivar stop_reason: why its answer ends: stop, length or content_filter.
-    :ivar read_fate: called when it ends with nothing: reads its end from the journal into it.
+    :ivar read_fate: called when it ends without its last message: reads its end from the journal into it.
     :ivar on_end: functions that are called once, when it has ended.
     """
 
@@ -58,6 +58,7 @@ class PendingRequest:
         self.read_fate: Callable[[PendingRequest], None] = lambda call: None
         self.on_end: list[Callable[[], None]] = []
         self._is_ending = False
+        self._taken = set[str]()  # the keys of the messages of its turn
         self._said: list[str] = []
         self._written = self._block = ""
         self._pieces: list[str] = []
@@ -75,11 +76,12 @@ class PendingRequest:
 
     @property
     def is_blank(self) -> bool:
-        """True if it ended with neither text nor failure, as far as is known here."""
-        return not (self._said or self._written or self.refusal or self.failure)
+        """True if it has neither a whole message nor a failure, as far as is known here; a stream may have begun."""
+        return not (self._said or self.refusal or self.failure)
 
     def take(self, outbound: Outbound) -> None:
         """Add a message of its turn: a part of the answer, a refusal, or the notice of a failure."""
+        self._taken.add(outbound.key)
         self.tokens = max(self.tokens, outbound.tokens)
         reason = outbound.stop_reason
         if reason == "content_filter":
@@ -93,10 +95,11 @@ class PendingRequest:
             self.end()
 
     def take_fate(self, fate: MessageFate) -> None:
-        """Add what the journal says about an ended message, when no reply of it arrived here."""
+        """Add what the journal says about an ended message: its replies that did not arrive here, or why it has none."""
         own = [one for one in fate.replies if one.answers == self.message_id]
         for one in own:
-            self.take(one)
+            if one.key not in self._taken:
+                self.take(one)
         if self.is_blank and fate.replies and not own:
             self.failure = no_answer("merged")
         elif self.is_blank and fate.outcome not in ("delivered", "silent", "command", "answered"):
@@ -128,18 +131,24 @@ class PendingRequest:
     def over(self) -> None:
         """Note the end of the turn: the next message is the last, and it comes at once or never."""
         self.turn_is_over = True
-        asyncio.get_running_loop().call_later(LATE_SECONDS, self.end)
+        asyncio.get_running_loop().call_later(LATE_SECONDS, self._end_late)
+
+    def _end_late(self) -> None:
+        self.end(is_late=True)
 
     def _end_without_turn(self) -> None:
         if not self.turn_runs:
             self.end()
 
-    def end(self, failure: BadRequest | None = None) -> None:
-        """End the answer."""
+    def end(self, failure: BadRequest | None = None, *, is_late: bool = False) -> None:
+        """End the answer.
+
+        :param is_late: a message of it may be recorded and not delivered yet, as on a busy machine.
+        """
         if self.ended or self._is_ending:
             return
         self._is_ending = True
-        if failure is None and self.is_blank:
+        if failure is None and (is_late or self.is_blank):
             self.read_fate(self)
         self.failure, self.ended = failure or self.failure, True
         self._news.set()

@@ -470,6 +470,29 @@ async def test_an_answer_that_is_delivered_late_is_read_from_the_journal(stream)
         assert b"late" in (await asked).body
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("interim", [False, True])
+async def test_an_answer_that_began_and_ends_late_is_whole(stream, interim):
+    async with listening(answer=None) as harness:
+        asked = asyncio.ensure_future(harness.chat(stream=stream, user="a"))
+        one = await until_received(harness, 1)
+        await harness.channel.typing(one.address, one.message_id)
+        replies = (answer_to(one, "one moment", "k1"),) * interim + (
+            answer_to(one, "the whole answer", "k2"),
+        )
+        for reply in replies[:interim]:
+            await harness.channel.send(reply)
+        await harness.channel.stream(replies[-1]).show("the whole")
+        harness.inbox.fates[one.event_id] = MessageFate(one.event_id, "user-a", "delivered", replies)
+        await harness.channel.settled(one.address, one.message_id)
+        said = await asked
+    if not stream:
+        whole = "one moment\n\nthe whole answer" if interim else "the whole answer"
+        assert said.plain["choices"][0]["message"]["content"] == whole
+    else:
+        assert b" answer" in said.body and said.body.count(b"one moment") == interim
+
+
 async def test_a_caller_who_left_changes_nothing():
     async with listening(answer=None) as harness:
         _, writer = await asyncio.open_connection(harness.host, harness.port)

@@ -112,7 +112,10 @@ class DiscordGateway:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Serve one websocket."""
         socket = web.WebSocketResponse(max_msg_size=8 << 20)
-        await socket.prepare(request)
+        try:
+            await socket.prepare(request)
+        except ConnectionError:
+            return socket  # the gateway is gone
         connection, session = Connection(socket, request), None
         await connection.send({"op": HELLO, "s": None, "t": None, "d": {"heartbeat_interval": _HEARTBEAT_MS}})
         async for frame in socket:
