@@ -29,8 +29,7 @@ async def find_sent(api: BotApi, token: str, chat: int | str, search: SentSearch
     :raises DeliveryError: permanent if the range is unknown or has more ids than ``MOST_IDS``.
     """
     bot = int(token.partition(":")[0])
-    wanted = _candidates(search)
-    return tuple([str(id) for id in wanted if await _is_own(api, bot, chat, id)])
+    return tuple([str(id) for id in _candidates(search) if await _is_own(api, bot, chat, id)])
 
 
 def _candidates(search: SentSearch) -> list[int]:
