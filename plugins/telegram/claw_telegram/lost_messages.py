@@ -28,8 +28,7 @@ async def find_sent(api: BotApi, token: str, chat: int | str, search: SentSearch
     :param chat: the chat as the Bot API wants it.
     :raises DeliveryError: permanent if the range is unknown or has more ids than ``MOST_IDS``.
     """
-    bot = int(token.partition(":")[0])
-    return tuple([str(id) for id in _candidates(search) if await _is_own(api, bot, chat, id)])
+    return tuple([str(id) for id in _candidates(search) if await _is_own(api, token, chat, id)])
 
 
 def _candidates(search: SentSearch) -> list[int]:
@@ -57,7 +56,7 @@ def _share_ids(chat: str, other: str) -> bool:
     return chat == other or not any(one.startswith((_SUPERGROUP, "@")) for one in (chat, other))
 
 
-async def _is_own(api: BotApi, bot: int, chat: int | str, id: int) -> bool:
+async def _is_own(api: BotApi, token: str, chat: int | str, id: int) -> bool:
     """Return true if a message exists and is the bot's.
 
     :raises DeliveryError: Telegram cannot say so now.
@@ -65,7 +64,9 @@ async def _is_own(api: BotApi, bot: int, chat: int | str, id: int) -> bool:
     while True:
         try:
             edited = await api.call("editMessageReplyMarkup", {"chat_id": chat, "message_id": id})
-            return isinstance(edited, dict) and edited.get("from", {}).get("id") == bot
+            return (
+                isinstance(edited, dict) and str(edited.get("from", {}).get("id")) == token.partition(":")[0]
+            )
         except DeliveryError as why:
             if isinstance(why, TelegramError) and why.status == 400:
                 return why.says("message is not modified")
