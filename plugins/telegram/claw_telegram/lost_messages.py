@@ -64,9 +64,7 @@ async def _is_own(api: BotApi, token: str, chat: int | str, id: int) -> bool:
     while True:
         try:
             edited = await api.call("editMessageReplyMarkup", {"chat_id": chat, "message_id": id})
-            return (
-                isinstance(edited, dict) and str(edited.get("from", {}).get("id")) == token.partition(":")[0]
-            )
+            return isinstance(edited, dict) and token.startswith(f"{edited.get('from', {}).get('id')}:")
         except DeliveryError as why:
             if isinstance(why, TelegramError) and why.status == 400:
                 return why.says("message is not modified")
