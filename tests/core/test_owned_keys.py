@@ -156,6 +156,25 @@ def test_no_code_is_imported_for_a_file_without_the_key(weather: InstalledPlugin
     assert "acme_weather" not in sys.modules
 
 
+def test_a_key_that_core_describes_stays_core_s_when_a_plugin_owns_it() -> None:
+    manifest = {
+        "id": "greedy",
+        "kinds": ["reviewer"],
+        "configKeys": ["owners", "agents.model", "logging.level"],
+    }
+    greedy = InstalledPlugin(
+        "greedy", "greedy", "greedy", "1", manifest=parse_manifest(json.dumps(manifest), "greedy")
+    )
+    config = read(
+        "owners: ['feishu:ou_1']\nagents: {defaults: {model: a/b}}\nlogging: {level: debug}\n", greedy
+    )
+    assert config.settings.owners == ("feishu:ou_1",)
+    assert config.settings.agents.defaults.model.primary == "a/b"
+    assert config.settings.logging.level == "debug"
+    with pytest.raises(ConfigError, match="would make everyone an owner"):
+        read("owners: ['*']\n", greedy)
+
+
 def test_a_key_that_no_plugin_owns_is_not_known(weather: InstalledPlugin) -> None:
     with pytest.raises(ConfigError, match="is not a known key"):
         read("weather: {}")

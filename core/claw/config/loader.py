@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from claw.config import source
 from claw.config.agents import AgentEntry, AgentSettings
 from claw.config.channels import with_token_users
 from claw.config.checks import reference_errors
-from claw.config.errors import ConfigErrors, ErrorFactory, combine_errors
+from claw.config.errors import ConfigErrors, ErrorFactory, combine_errors, known_keys
 from claw.config.models import Settings
 from claw.config.paths import (
     IdStep,
@@ -292,7 +292,7 @@ def validate_source(
     teller = ErrorFactory(layout.tree, read.lines, file, layout.as_written, models)
     owned, errors = _validate_owned(models, layout.tree, teller, home, environ)
     try:
-        rest = without_values(layout.tree, (*owned, *idle_keys(layout.tree)))
+        rest = without_values(layout.tree, (*owned, *idle_keys(layout.tree, is_described)))
         rest["channels"] = with_token_users(rest.get("channels", {}), channels)
         settings = validate_section(Settings, rest, teller, home=home, environ=environ)
     except ConfigError as wrong:
@@ -307,6 +307,14 @@ def validate_source(
     return config
 
 
+@cache
+def is_described(key: str) -> bool:
+    """Return true if core's own models have this key of ``configKeys``: core checks it then, whoever gives it effect."""
+    first, *rest = key.split(".")
+    steps = (first, "defaults", *rest) if first == "agents" else (first, *rest)
+    return all(step == "*" or step in known_keys(Settings, steps[:at]) for at, step in enumerate(steps))
+
+
 def _validate_owned(
     models: OwnedModels, tree: Mapping[str, Any], teller: ErrorFactory, home: Path, environ: Mapping[str, str]
 ) -> tuple[dict[KeyPath, Any], list[ConfigError]]:
@@ -315,6 +323,8 @@ def _validate_owned(
     errors: list[ConfigError] = []
     for key, model_of in models.items():
         for path, value in values_at(tree, key):
+            if is_described(key):
+                break
             owned[path] = value
             if model_of is None:
                 continue

@@ -148,12 +148,6 @@ AGENT_KEYS = {
 }  # fmt: skip
 """Keys of ``agents.defaults`` that are also accepted at the top level, beside those that plugins own (``agents.KEY``)."""
 
-KEYS_FOR_PLUGINS = (
-    "messages.queue", "channels.*.queue", "logging.level", "logging.maxSize", "logging.keep", "prompt.docsPath",
-    "agents.bootstrapMaxChars", "agents.bootstrapTotalMaxChars", "providers.*.tools", "providers.*.models.*.tools",
-)  # fmt: skip
-"""Keys that core describes and does not read: without a plugin that owns them (``configKeys``) they have no effect."""
-
 _CHANNEL_KEYS = frozenset({"groups", "allowFrom", "dmPolicy", "groupPolicy", "botToken", "appId"})
 _TOP_LEVEL_KEYS = frozenset({
     "locale", "agents", "tools", "channels", "providers", "plugins", "owners", "prompt", "session", "logging", "messages",

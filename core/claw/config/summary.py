@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from claw.config.paths import KEYS_FOR_PLUGINS, Path, camel_case, normalise_layout, values_at
+from claw.config.paths import Path, camel_case, normalise_layout, values_at
 from claw.contracts.errors import nearest
 from claw.i18n import t
 
@@ -66,11 +66,19 @@ def asks_for_nothing(value: Any) -> bool:
     )
 
 
-def idle_keys(tree: Mapping[str, Any]) -> list[Path]:
+def idle_keys(tree: Mapping[str, Any], is_core: Callable[[str], bool]) -> list[Path]:
     """Return the paths of the keys of claw's own plugins whose value asks for nothing: they may stay when the plugin is
-    uninstalled."""
-    owned = plugins_that_bring("configKeys").keys() - KEYS_FOR_PLUGINS
-    return [path for key in owned for path, value in values_at(tree, key) if asks_for_nothing(value)]
+    uninstalled.
+
+    :param is_core: tells which keys core describes itself.
+    """
+    found = (
+        (key, path)
+        for key in plugins_that_bring("configKeys")
+        for path, value in values_at(tree, key)
+        if asks_for_nothing(value)
+    )
+    return [path for key, path in found if not is_core(key)]
 
 
 def install_hint(plugin: str) -> str:

@@ -10,8 +10,14 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from claw.config.paths import KEYS_FOR_PLUGINS, Path as KeyPath, values_at
-from claw.config.summary import ANY_ENDPOINT, ConfigOutline, asks_for_nothing, install_hint
+from claw.config.paths import Path as KeyPath, values_at
+from claw.config.summary import (
+    ANY_ENDPOINT,
+    ConfigOutline,
+    asks_for_nothing,
+    install_hint,
+    plugins_that_bring,
+)
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ConfigError, PluginError
 from claw.host.health import FAILED, NOTED, LoadFailure
@@ -349,7 +355,7 @@ def config_key_errors(config: "Config", plugin_states: Sequence[PluginState]) ->
         for key in one.found.manifest.config_keys if one.found.manifest else ():
             owners.setdefault(key, []).append(one)
     errors = []
-    for key in dict.fromkeys((*owners, *KEYS_FOR_PLUGINS)):
+    for key in dict.fromkeys((*owners, *plugins_that_bring("configKeys"))):
         there = owners.get(key, [])
         channels = [one for one in there if one.found.channels and one.state == QUARANTINED]
         if channels or any(one.state in (LOADED, IDLE) for one in there):
@@ -371,7 +377,7 @@ def _ownerless(config: "Config", path: KeyPath, owners: Sequence[PluginState]) -
 
 
 def owned_models(plugin_states: Sequence[PluginState], seconds: float = IMPORT_SECONDS) -> "OwnedModels":
-    """Return the keys that plugins own and core does not describe, each with the function that imports its model.
+    """Return the keys that plugins own, each with the function that imports its model.
 
     :param plugin_states: code of a plugin that is not in use is not imported: nothing checks its keys, which
         :func:`config_key_errors` refuses.
@@ -380,7 +386,7 @@ def owned_models(plugin_states: Sequence[PluginState], seconds: float = IMPORT_S
     models: dict[str, Callable[[], type[BaseModel]] | None] = {}
     for one in plugin_states:
         keys = one.found.manifest.config_keys if one.found.manifest else ()
-        models |= dict.fromkeys(key for key in keys if key not in models and key not in KEYS_FOR_PLUGINS)
+        models |= dict.fromkeys(key for key in keys if key not in models)
         for key, name in one.found.manifest.config_models.items() if one.found.manifest else ():
             usable = one.to_load.state in (LOADED, IDLE)
             if usable or models.get(key) is None:

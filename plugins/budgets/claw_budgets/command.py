@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from claw import CallAccount, ClawError, UsageError, t
-from claw.runtime import AsJson, document, home_of, on_terminal, open_state, parse_duration, table
+from claw.runtime import AsJson, document, home_of, on_terminal, open_state, table
+from claw_config_sdk import parse_time
 
 if TYPE_CHECKING:
     from claw_budgets.caps import Amount, SpendingCap
@@ -153,17 +154,3 @@ def _usd(nanos: int | None) -> float | None:
 
 def _day(moment_: float) -> str:
     return datetime.fromtimestamp(moment_).astimezone().strftime("%Y-%m-%d %H:%M")
-
-
-def parse_time(text: str, now: float) -> float:
-    """Parse ``10m`` (ago), or a time in ISO form, into seconds since 1970.
-
-    :raises UsageError: it is neither.
-    """
-    if (ago := parse_duration(text)) is not None:
-        return now - ago
-    try:
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except ValueError:
-        problem, fix = "{text} is neither a time nor a duration", "Write 10m, 2h, 1d, or 2026-03-01T12:00"
-        raise UsageError(problem, where="--since", fix=fix, text=text) from None

@@ -51,15 +51,16 @@ def render_message(message: Message, most_chars: int | None = None) -> str:
             text = f"[{message.kind or 'user'}] {_text(message)}"
         case Assistant():
             most = most_chars and most_chars // _ARGUMENT_SHARE
-            calls = [f"[calls {call.name}] {_cut(_arguments(call), most)}" for call in message.tool_calls]
+            calls = [f"[calls {call.name}] {cut_text(_arguments(call), most)}" for call in message.tool_calls]
             text = "\n".join(filter(None, [f"[assistant] {message.text}" if message.text else "", *calls]))
         case ToolResultMessage():
             failed = " failed" if message.is_error else ""
-            text = f"[result of {message.tool_name}{failed}] {_cut(_text(message), most_chars)}"
+            text = f"[result of {message.tool_name}{failed}] {cut_text(_text(message), most_chars)}"
     return _FRAME_MARK.sub(r"<\1 conversation >", text)
 
 
-def _cut(text: str, most: int | None) -> str:
+def cut_text(text: str, most: int | None) -> str:
+    """Cut a text to ``most`` characters, of which a tail may take a part; None = no limit."""
     return text if most is None else truncate(text, most, min_keep=most // 4)
 
 

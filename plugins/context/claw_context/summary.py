@@ -11,7 +11,7 @@ from claw.runtime import CHARS_PER_TOKEN, truncate
 
 from claw_context import instructions, split
 from claw_context.digest import digest, summary_appendix, user_requests
-from claw_context.rendering import frame, render_message, result_limit
+from claw_context.rendering import cut_text, frame, render_message, result_limit
 
 MAX_CALLS = 3
 """Model calls for one compaction, tries included (P43)."""
@@ -115,7 +115,7 @@ class _BoundedWriter:
                 continue
             if text and not self._is_echo(text, material):
                 self.written += 1
-                return _cut_to(text, self.task.max_chars)
+                return cut_text(text, self.task.max_chars)
         return ""
 
     def _is_echo(self, text: str, material: str) -> bool:
@@ -158,7 +158,7 @@ async def summarise(
         text = "\n\n".join(filter(None, parts))
     rest = summary_appendix([*task.history, *task.prefix])
     rest = truncate(rest, task.max_chars // 4, min_keep=task.max_chars // 8)
-    whole = "\n\n".join(filter(None, (_cut_to(text, task.max_chars), rest)))
+    whole = "\n\n".join(filter(None, (cut_text(text, task.max_chars), rest)))
     return Summary(whole, writer.calls, writer.written, writer.unread, writer.shortened)
 
 
@@ -232,7 +232,7 @@ async def _summarise_halves(
     rules = (instructions.MERGE, instructions.UPDATE) if task.previous else (instructions.MERGE,)
     merged = await writer.ask(frame(sections, task.previous), *rules) if writer.written else ""
     share = task.max_chars // (len(parts) + 1)
-    return merged or "\n\n".join(_cut_to(part, share) for part in (task.previous, *parts) if part)
+    return merged or "\n\n".join(cut_text(part, share) for part in (task.previous, *parts) if part)
 
 
 async def _summarise_pieces(
@@ -289,7 +289,3 @@ def _tokens(paragraphs: Sequence[str], density: float) -> list[int]:
 
 def _tokens_of(chars: int, density: float) -> int:
     return int((chars // CHARS_PER_TOKEN + 1) * density)
-
-
-def _cut_to(text: str, most_chars: int) -> str:
-    return truncate(text, most_chars, min_keep=most_chars // 4)

@@ -11,6 +11,7 @@ _NAMES = {
     "editor": "parse_value set_value unset_value",
     "keys": "get_value written_path",
     "scenario": "Scenario probe_message sender_of takes_scenario",
+    "times": "parse_time",
 }
 __all__, __getattr__, __dir__ = lazy_names(
     __name__, {f"{__name__}.{module}": names for module, names in _NAMES.items()}

@@ -15,5 +15,8 @@ from claw_config_sdk.scenario import (
     sender_of as sender_of,
     takes_scenario as takes_scenario,
 )
+from claw_config_sdk.times import (
+    parse_time as parse_time,
+)
 
 __all__: list[str]

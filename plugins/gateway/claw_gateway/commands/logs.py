@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 from claw import UsageError, nearest, t
-from claw.runtime import document, home_of, on_terminal, parse_duration
+from claw.runtime import document, home_of, on_terminal
+from claw_config_sdk import parse_time
 
 app = typer.Typer(add_completion=False)
 _PAUSE_SECONDS = 0.2
@@ -63,20 +64,6 @@ def logs(
                 _show(fields, as_json)
             sys.stdout.flush()
             time.sleep(_PAUSE_SECONDS)
-
-
-def parse_time(text: str, now: float) -> float:
-    """Parse ``10m`` (ago), or a time in ISO form, into seconds since 1970.
-
-    :raises UsageError: it is neither.
-    """
-    if (ago := parse_duration(text)) is not None:
-        return now - ago
-    try:
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except ValueError:
-        problem, fix = "{text} is neither a time nor a duration", "Write 10m, 2h, 1d, or 2026-03-01T12:00"
-        raise UsageError(problem, where="--since", fix=fix, text=text) from None
 
 
 def _show(fields: dict[str, Any], as_json: bool) -> None:
