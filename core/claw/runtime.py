@@ -99,7 +99,7 @@ _NAMES = {
     "claw.security.workspace_fs": "WorkspaceFiles",
     # State on disk; the time, which a test replaces
     "claw.storage.clock": "SYSTEM_CLOCK Clock DailyTask iso_time local_time parse_duration",
-    "claw.storage.database": "Database read_only_address",
+    "claw.storage.database": "Database database_error read_only_address",
     "claw.storage.files": (
         "SYSTEM_DISK Disk Lock archive_results cannot_write dated_name delete_results home_problem "
         "lock_holder make_folder replace_file safe_file_name set_aside"

@@ -358,6 +358,7 @@ from claw.storage.clock import (
 )
 from claw.storage.database import (
     Database as Database,
+    database_error as database_error,
     read_only_address as read_only_address,
 )
 from claw.storage.files import (

@@ -302,7 +302,7 @@ def test_nobody_is_advised_to_move_a_state_away_that_only_found_no_space(tmp_pat
 def test_a_state_that_cannot_be_opened_is_an_error_for_people(tmp_path):
     (tmp_path / "state.db").mkdir()
 
-    with pytest.raises(ClawError, match="cannot open the state") as error:
+    with pytest.raises(ClawError, match="the state cannot be used") as error:
         Database(tmp_path / "state.db").read("SELECT 1")
     assert error.value.fix
 

@@ -250,7 +250,7 @@ LARGE = "a large library that most runs do not need"
 LAZY_IMPORTS = {
     FAST: {
         "claw.__main__": "claw claw.cli.errors claw.cli.main claw.cli.plugin_list claw.host.overlay os",
-        "claw.cli.errors": "claw.cli.usage_errors claw.security.redaction traceback",
+        "claw.cli.errors": "claw.cli.usage_errors claw.security.redaction claw.storage claw.storage.files traceback",
         "claw.host.discovery": "claw.host.integrity claw.storage.database claw.storage.files",
         "claw.host.health": "claw.storage.database claw.storage.files faulthandler hashlib sqlite3 traceback",
         "claw.host.integrity": "tomllib",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.confinement import Confinement
 from integration.forked_claw import ForkServer
 from third_party import Machine, Said, installed
 
@@ -83,6 +84,12 @@ class Forked(Machine):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.open = ExitStack()
+
+    def confine(self, **restrictions: Any) -> None:
+        """Run the commands from now on in a process of their own, with these restrictions (``Confinement``)."""
+        confined = ForkServer(confined=Confinement(**restrictions))
+        self.open.callback(confined.close)
+        self.server = confined
 
     def write(self, config: Mapping[str, Any]) -> None:
         """Write the config file, in English and closed to others."""

@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 from dataclasses import dataclass
+from errno import EDQUOT, EFBIG, ENOSPC
+from pathlib import Path
 from typing import NoReturn
 
 from claw import i18n
@@ -65,6 +67,10 @@ def report_error(why: BaseException) -> int:
         from claw.cli.usage_errors import usage_error_of
 
         why = usage_error_of(why) or why
+    if isinstance(why, OSError) and why.errno in (ENOSPC, EDQUOT, EFBIG):
+        from claw.storage.files import cannot_write
+
+        why = cannot_write(Path(why.filename or discovery.home_of(os.environ)), why)
     if isinstance(why, ClawError):
         return _fail(why.exit_code, str(why), problem=why.problem, where=why.where, fix=why.fix)
     if type(why).__name__ == "Exit":
@@ -88,8 +94,9 @@ def report_error(why: BaseException) -> int:
 def _fail(code: int, text: str, **parts: str) -> int:
     """Print an error on stderr and, with ``--json``, as a document of one line on stdout; return ``code``."""
     from claw.security.redaction import redact
+    from claw.storage import database
 
-    if not any(line.endswith(text) for line in PRINTED):
+    if not any(line.endswith(text) for line in (*PRINTED, *database.PRINTED)):
         sys.stderr.write(f"claw: {redact(text)}\n")
     if "--json" in sys.argv:
         fields = {name: redact(part) for name, part in (parts or {"problem": text}).items()}

@@ -47,13 +47,18 @@ def find_config(home: Path) -> Path | None:
     try:
         present = {entry.name for entry in home.iterdir()} if home.exists() else set()
     except OSError as cause:
-        problem, fix = "the home {home} cannot be read ({cause})", "Set CLAW_HOME to a folder of yours"
-        raise ConfigError("", problem, fix, home=home, cause=cause.strerror) from cause
+        raise unreadable_home(home, cause) from cause
     names = [name for name in CONFIG_FILE_NAMES if name in present]
     if len(names) > 1:
         problem, fix = "there are two config files: {names}", "Keep one and move the other elsewhere"
         raise ConfigError("", problem, fix, file=str(home), names=" and ".join(names))
     return home / names[0] if names else None
+
+
+def unreadable_home(home: Path, cause: OSError) -> ConfigError:
+    """Return the error of a home that is closed to us."""
+    problem, fix = "the home {home} cannot be read ({cause})", "Set CLAW_HOME to a folder of yours"
+    return ConfigError("", problem, fix, home=home, cause=cause.strerror)
 
 
 def read_config(path: Path) -> ConfigSource:

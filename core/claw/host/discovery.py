@@ -18,7 +18,7 @@ import msgspec
 
 from claw import __version__, i18n
 from claw.config.paths import Path as KeyPath, format_key, line_of
-from claw.config.source import ConfigSource, find_config, read_config, substitute_all
+from claw.config.source import ConfigSource, find_config, read_config, substitute_all, unreadable_home
 from claw.config.summary import ConfigOutline, PluginKeys, SchemaViolation, outline_config, schema_violations
 from claw.contracts.errors import ClawError, ConfigError, PluginError
 from claw.host.health import PluginHealth
@@ -154,8 +154,11 @@ def key_errors_in(config: "Config", environ: Mapping[str, str]) -> list[ConfigEr
 
 def _with_integrity(found: Sequence[InstalledPlugin], home: Path) -> Sequence[InstalledPlugin]:
     """Add a fault to each plugin whose files changed, if there is a lock file."""
-    if not (home / "pylock.toml").exists():
-        return found
+    try:
+        if not (home / "pylock.toml").exists():
+            return found
+    except OSError as cause:
+        raise unreadable_home(home, cause) from cause
     from claw.host.integrity import quarantine_changed
 
     return quarantine_changed(found, home)

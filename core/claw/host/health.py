@@ -38,6 +38,8 @@ _CODE = frozenset({".py", ".so", ".pyd", ".dylib", ".json"})  # a plugin may wri
 _NOTE = ".starting-"
 _open_notes: set[Path] = set()  # those of this process
 _fault_files: list[IO[bytes]] = []  # faulthandler writes to the last one
+_unreadable: set[Path] = set()  # states that this process could not read: it waits for none of them again
+_LOCK_SECONDS = 1.0
 # In the order of the fields of LoadFailure.
 _COLUMNS = "plugin, kind, stage, cause, fix, digest, run, at, times, place, inserts, config"
 _TABLE = (
@@ -212,10 +214,16 @@ class PluginHealth:
             return []
         import sqlite3  # a home without state needs none
 
+        from claw.storage.database import database_error, print_once, read_only_address
+
+        place, seconds = read_only_address(self._path), 0 if self._path in _unreadable else _LOCK_SECONDS
         try:
-            with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True)) as connection:
+            with closing(sqlite3.connect(place, uri=True, timeout=seconds)) as connection:
                 rows = connection.execute(f"SELECT {_COLUMNS} FROM plugin_faults").fetchall()
-        except (sqlite3.Error, ValueError):  # no table yet; or a file that its next writer replaces
+        except (sqlite3.Error, ValueError) as refused:
+            if "no such table" not in str(refused):
+                _unreadable.add(self._path)
+                print_once(str(database_error(self._path, refused)))
             return []
         return [LoadFailure(*row) for row in rows]
 

@@ -187,7 +187,7 @@ def describe_exception(why: BaseException) -> str:
         text = str(why)
     except BaseException:  # noqa: BLE001 - a plugin's __str__
         text = ""
-    if isinstance(why, ProcessExitRaised | PluginTimeout):
+    if isinstance(why, ProcessExitRaised | PluginTimeout | ClawError):
         return text
     return f"{type(why).__name__}: {text}" if text else type(why).__name__
 

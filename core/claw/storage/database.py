@@ -27,10 +27,27 @@ _NO_DATABASE = (
 
 
 _MOVE = "Move the file elsewhere: sessions are found again, everything else starts empty"
+_OF_FILE = "Correct the permissions of this file and its folder"
+_LOCKED = "Wait until the program that locks it is done, or stop it"
+# PERM, BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN: sqlite.org, "Result Codes"
+_READONLY = 8
+_FIXES = dict.fromkeys((3, _READONLY, 14), _OF_FILE) | {
+    5: _LOCKED,
+    6: _LOCKED,
+    10: UNKNOWN_CAUSE,
+    13: UNKNOWN_CAUSE,
+}
 
 
-# BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN: sqlite.org, "Result Codes"
-_OUTSIDE_CAUSES = (5, 6, 8, 10, 13, 14)
+PRINTED: set[str] = set()
+"""The lines on stderr about ``state.db``, in this process."""
+
+
+def print_once(line: str) -> None:
+    """Print on stderr what this process has not said yet."""
+    if line not in PRINTED:
+        PRINTED.add(line)
+        sys.stderr.write(f"claw: {line}\n")
 
 
 class Database:
@@ -49,7 +66,7 @@ class Database:
         self,
         path: Path,
         clock: Clock = SYSTEM_CLOCK,
-        log: Callable[[str], object] = lambda line: sys.stderr.write(f"claw: {line}\n"),
+        log: Callable[[str], object] = print_once,
         disk: Disk = SYSTEM_DISK,
     ) -> None:
         self.path = path
@@ -176,11 +193,10 @@ class Database:
             try:
                 yield self._open()
             except sqlite3.DatabaseError as refused:
-                code = getattr(refused, "sqlite_errorcode", 0) & 0xFF
-                fix = UNKNOWN_CAUSE if code in _OUTSIDE_CAUSES else _MOVE
-                raise ClawError(
-                    "the state cannot be used: {reason}", where=str(self.path), fix=fix, reason=refused
-                ) from refused
+                why = database_error(self.path, refused)
+                if getattr(refused, "sqlite_errorcode", 0) & 0xFF == _READONLY:
+                    self.close()  # there may be space now: the next use opens it for writing
+                raise why from refused
 
     def _open(self) -> "sqlite3.Connection":
         if self._connection is None:
@@ -201,12 +217,11 @@ class Database:
         try:
             return self._configured(sqlite3.connect(self.path, isolation_level=None, check_same_thread=False))
         except sqlite3.OperationalError as refused:
-            raise ClawError(
-                "cannot open the state: {reason}",
-                where=str(self.path),
-                fix="Correct the permissions of this file and its folder, or stop the process that locks it",
-                reason=refused,
-            ) from refused
+            why = database_error(self.path, refused)
+            if why.where == str(self.path) or not self.path.exists() or has_log(self.path):
+                raise why from refused
+            self._log(str(why))
+            return sqlite3.connect(read_only_address(self.path), uri=True, check_same_thread=False)
         except sqlite3.DatabaseError:
             place = SYSTEM_DISK.set_aside(self.path, "bad", self._clock)
             for tail in ("-wal", "-shm"):
@@ -227,7 +242,23 @@ class Database:
         return connection
 
 
+def database_error(path: Path, refused: Exception) -> ClawError:
+    """Return an error for people that says why SQLite refused: the disk, another program, permissions, or damage."""
+    code = getattr(refused, "sqlite_errorcode", 0) & 0xFF
+    closed = path.exists() and not os.access(path, os.R_OK)
+    if code in (_READONLY, 10, 13, 14) and not closed and (problem := home_problem(path.parent)):
+        return problem
+    fix = _FIXES.get(code, _MOVE)
+    return ClawError("the state cannot be used: {reason}", where=str(path), fix=fix, reason=refused)
+
+
 def read_only_address(path: Path) -> str:
     """Return the URI with which SQLite reads a database and writes nothing (sqlite.org, "Read-Only Databases")."""
-    is_frozen = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    is_frozen = home_problem(path.parent) and not has_log(path)
     return f"{path.as_uri()}?mode=ro{'&immutable=1' if is_frozen else ''}"
+
+
+def has_log(path: Path) -> bool:
+    """Return true if commits are in the write-ahead log: another process has the database open, or did not close it."""
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0

@@ -23,7 +23,8 @@ from claw.storage.clock import SYSTEM_CLOCK, Clock
 LEAST_FREE_MB = 16
 UNKNOWN_CAUSE = "Free some space or correct the permissions of this folder, then try again"
 _PERMISSIONS = "Correct the permissions of this folder, or set CLAW_HOME to one that you can write"
-_FIXES = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Free some space, then try again") | dict.fromkeys(
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FIXES = dict.fromkeys(_NO_SPACE, "Free some space, then try again") | dict.fromkeys(
     (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR), _PERMISSIONS
 )
 _TRIES, _PAUSE_SECONDS = 3, 0.005  # to take a lock

@@ -116,7 +116,10 @@ class ProfileFile:
         except (OSError, ValueError) as why:
             fix = "Correct the file, or move it elsewhere and add the keys again: claw auth add"
             raise ClawError(
-                "the keys cannot be read: {why}", where=str(self.path), fix=fix, why=why
+                "the keys cannot be read: {why}",
+                where=str(self.path),
+                fix=fix,
+                why=getattr(why, "strerror", None) or why,
             ) from None
         return tree
 

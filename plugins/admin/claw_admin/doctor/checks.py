@@ -3,16 +3,19 @@
 import os
 import sqlite3
 import stat
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from claw import ConfigError, Finding, t
+from claw import ClawError, ConfigError, Finding, t
 from claw.runtime import (
     LOADED,
     PluginState,
     Setup,
+    cannot_write,
+    database_error,
     home_of,
     home_problem,
     load_setup,
@@ -27,6 +30,7 @@ _SECRET_FILES = (
     *("config.yaml", "config.yml", "config.json", "config.last-good", "gateway.env"),
     *("state.db", "state.db-wal", "state.db-shm"),
 )
+_WRITE_BYTES, _LOCK_SECONDS = 65_536, 2.0
 _PATTERNS = ("agents/*/auth-profiles.json", "agents/*/sessions/*.jsonl", "logs/*")
 
 
@@ -40,7 +44,9 @@ def offline_findings(
     home = home_of(environ)
     for one in (*errors, *warnings):
         grave = one.grave or one in errors
-        yield Finding(one.where, "config", one.problem, one.fix, grave=grave)
+        yield Finding(one.where or str(home), "config", one.problem, one.fix, grave=grave)
+    if home.is_dir() and not os.access(home, os.R_OK | os.X_OK):
+        return  # the error about the config file names it
     yield from permission_findings(home)
     yield from disk_findings(home)
     yield from session_findings(home)
@@ -104,8 +110,20 @@ def disk_findings(home: Path, disk: os.statvfs_result | None = None) -> Iterator
             why = t("it cannot be created: {place} is no folder or cannot be written", place=place)
             yield Finding(str(home), "disk", why, t("set CLAW_HOME to another folder"))
         return
+    if not problem and disk is None:
+        problem = _refused_write(home)
     if problem:
         yield Finding(str(home), "disk", problem.problem, problem.fix)
+
+
+def _refused_write(home: Path) -> ClawError | None:
+    """Write a file without a name; return the error if that is refused, as by a quota."""
+    try:
+        with tempfile.TemporaryFile(dir=home, buffering=0) as file:
+            file.write(bytes(_WRITE_BYTES))
+    except OSError as refused:
+        return cannot_write(home, refused)
+    return None
 
 
 def session_findings(home: Path) -> Iterator[Finding]:
@@ -136,8 +154,16 @@ def database_findings(path: Path) -> Iterator[Finding]:
     try:
         with closing(sqlite3.connect(read_only_address(path), uri=True)) as database:
             [(result,), *_] = database.execute("PRAGMA quick_check").fetchall()
-    except sqlite3.DatabaseError as why:
-        result = str(why)
+        if os.access(path.parent, os.W_OK):
+            with closing(sqlite3.connect(path, isolation_level=None, timeout=_LOCK_SECONDS)) as database:
+                database.execute("BEGIN IMMEDIATE")  # refused while another program writes
+    except sqlite3.OperationalError as refused:  # a disk that is full is named already
+        error = database_error(path, refused)
+        if error.where == str(path):
+            yield Finding(str(path), "state", error.problem, error.fix)
+        return
+    except sqlite3.DatabaseError as damage:
+        result = str(damage)
     if result != "ok":
         fix = t("move it elsewhere: sessions are found again, everything else starts empty")
         yield Finding(str(path), "state", t("is damaged: {why}", why=result), fix)

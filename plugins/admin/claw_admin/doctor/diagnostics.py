@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -47,6 +48,18 @@ class DoctorContext:
 
 
 @contextmanager
+def _folder_for_notes() -> Iterator[str]:
+    """Yield a temporary folder; a place where no file can be written when there is none, as on a full disk."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="claw-doctor-")
+    except OSError:
+        yield os.devnull
+        return
+    with folder as notes:
+        yield notes
+
+
+@contextmanager
 def diagnostics_host(setup: Setup, hook: str = HOOK) -> Iterator[Host]:
     """Yield a host that asks plugins for their diagnostics and nothing else; it writes only failures to load."""
     network, home = HttpClients(), setup.config.home
@@ -58,7 +71,7 @@ def diagnostics_host(setup: Setup, hook: str = HOOK) -> Iterator[Host]:
         return PluginConfig(setup.config, plugin, network.client, kept / plugin)
 
     with (
-        tempfile.TemporaryDirectory(prefix="claw-doctor-") as notes,
+        _folder_for_notes() as notes,
         closing(Database(home / "state.db")) as database,
     ):
         yield Host(

@@ -56,6 +56,9 @@ def start_gateway(home: Path, environ: Mapping[str, str], words: Sequence[str] =
     out = home / "logs" / OUTPUT_FILE
     try:
         fd = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        SYSTEM_DISK.append(
+            fd, b"\n"
+        )  # a full disk refuses that, and would leave the error of the child unsaid
     except OSError as refused:
         raise cannot_write(out, refused) from refused
     try:
