@@ -67,7 +67,10 @@ def test_a_channel_of_the_running_gateway_that_does_not_receive_is_reported(home
         home.write(how="waiting")
         until(lambda: "channels: 1 waiting" in home.claw("status").out)
         [one] = [one for one in found(home) if one["about"] == "channels.post"]
-        assert (one["kind"], one["problem"], one["grave"]) == ("waiting", "no line to Post", False)
+        assert (one["kind"], one["problem"], one["grave"]) == ("waiting", "no line to Post", True), (
+            "it never received"
+        )
+        assert home.claw("channels", "status").code == 1
 
         home.write(how="up")
         until(lambda: "channels: 1 up" in home.claw("status").out)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from claw import __version__
 from claw.contracts.errors import BusyError
-from claw_gateway.commands.gateway import status_lines
+from claw_gateway.commands.gateway import is_unserved, status_lines
 from claw_gateway.process.presence import gateway_pid, take_gateway_lock
 from claw_gateway.process.status import (
     BROKEN,
@@ -110,7 +110,7 @@ def test_the_commands_start_it_show_its_state_restart_it_and_stop_it(home):  # n
     until(lambda: "the service is away" in home.claw("gateway", "status").out)
     assert f"process {pid}" in home.claw("status").out
     shown = home.claw("channels", "status")
-    assert shown.code == 0 and "waiting" in shown.out and "the service is away" in shown.out
+    assert shown.code == 1 and "waiting" in shown.out and "the service is away" in shown.out
     [channel] = json.loads(home.claw("channels", "status", "--json").out)["channels"]
     assert (channel["channel"], channel["account"], channel["plugin"]) == ("post", "default", "post")
     assert (channel["reconnects"], channel["lastError"]) == (3, "gone")
@@ -178,6 +178,20 @@ def test_one_that_ends_without_a_word_as_on_a_full_disk_is_reported_as_such(home
         **home.command("gateway", "start"), capture_output=True, text=True, timeout=60, preexec_fn=full
     )
     assert done.returncode and "claw gateway run" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("state", "quiet", "expected"),
+    [
+        ("failed", 0, True), ("waiting", None, True), ("waiting", 121, True), ("waiting", 119, False),
+        ("starting", None, False), ("up", 10_000, False),
+    ],
+)  # fmt: skip
+def test_a_channel_that_waits_for_a_moment_is_interrupted_and_for_longer_receives_nothing(
+    state, quiet, expected
+):
+    heard = None if quiet is None else 1_800_000_000 - quiet
+    assert is_unserved({"state": state, "lastFrameAt": heard}, 1_800_000_000) is expected
 
 
 def test_a_gateway_that_is_another_version_than_what_is_installed_says_so():

@@ -31,6 +31,16 @@ from third_party import plugin_code
 TOOL_HOOK = "from claw import hookimpl\n@hookimpl\ndef register_tools(config):\n    "
 BOOM = "raise RuntimeError('no luck')"
 DECLARED: dict[str, Any] = {"kinds": ["tool"], "tools": [{"name": "bad_do", "description": "Do."}]}
+FORMS = """
+from claw import Tool, hookimpl
+async def run(arguments, context):
+    return "done"
+form = Tool("bad_do", "Do less.", {"type": "object", "properties": {}}, run)
+@hookimpl
+def register_tools(config):
+    parameters = {"type": "object", "properties": {}}
+    return [Tool("bad_do", "Do.", parameters, run, effects="once", without={'other': form})]
+"""
 PICKY = """
 from claw import ChannelConfig, Section, hookimpl
 class Wanted(Section):
@@ -107,6 +117,23 @@ PLUGINS: dict[str, World] = {
     ),
     "answers a hook with a text": World(
         faulty("register", "register_tools answered with str"), {"bad": (TOOL_HOOK + "return 'x'", None)}
+    ),
+    "its tool has another form in its code than in its manifest": World(
+        partly("tool bad_do: manifest and code differ in without"),
+        {"bad": (FORMS, DECLARED)},
+        before=("tools call bad_do",),
+    ),
+    "its tool has other parameters and other effects in its code than in its manifest": World(
+        partly("tool bad_do: manifest and code differ in parameters, effects"),
+        {
+            "bad": (
+                FORMS.replace("{'other': form}", "{}")
+                .replace('"properties": {}}', '"properties": {"a": {}}}')
+                .replace("once", "none"),
+                DECLARED,
+            )
+        },
+        before=("tools call bad_do",),
     ),
     "its settings are refused": World(
         faulty("config", OF_NUMBER) | {VALIDATE: may(OF_NUMBER), STATUS_OF_CHANNELS: cell(OF_NUMBER)},

@@ -284,6 +284,51 @@ def service_lost(machine: Forked) -> None:
         assert time.monotonic() < until, "the loss was not noticed"
 
 
+def telegram_answers(status: int, body: str) -> Callable[[Forked], None]:
+    """Return the step that starts a gateway whose Telegram answers so to everything."""
+
+    def start(machine: Forked) -> None:
+        class Service(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                self.send_response(status)
+                self.send_header("content-type", "application/json" if body.startswith("{") else "text/html")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            do_GET = do_POST
+
+            def log_message(self, *parts: Any) -> None:
+                pass
+
+        service = machine.open.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Service))
+        Thread(target=service.serve_forever, daemon=True).start()
+        machine.open.callback(service.shutdown)
+        url = f"http://127.0.0.1:{service.server_port}"
+        channel = {
+            "botToken": "123456789:AAH-abcdefghijklmnopqrstuvwxyz01234",
+            "apiBase": url,
+            "allowFrom": ["42"],
+        }
+        machine.write({"channels": {"telegram": channel}, **KEY})
+        machine.claw("gateway", "start")
+
+    return start
+
+
+def deaf(state: str, why: str) -> dict[str, Cell]:
+    """The cells of a running gateway whose Telegram channel receives nothing."""
+    return {
+        STATUS_OF_CHANNELS: cell(f"^telegram .* {state} .*{why}", code=1),
+        "gateway status": Cell(("^gateway: ready", f"^telegram .* {state} .*{why}"), (r"\bup\b",), 0),
+        STATUS: Cell(("^gateway: ready", f"^channels: 1 {state}$"), ("1 up",), 0),
+        DOCTOR: cell(f"^problem: channels.telegram.*: .*{why}", code=1),
+        VALIDATE: may("is valid$", code=0),
+        START: may("already running", code=0),
+    }
+
+
 def gateway_killed(machine: Forked) -> None:
     port_free(machine)
     machine.claw("gateway", "start")
@@ -458,6 +503,24 @@ STATES: dict[str, World] = {
         },
         prepare=service_lost,
         before=(),
+    ),
+    "the service of a channel knows no such token": World(
+        deaf("failed", "Telegram knows no bot with this token"),
+        prepare=telegram_answers(401, '{"ok": false, "error_code": 401, "description": "Unauthorized"}'),
+        before=(),
+    ),
+    "the service of a channel finds no such bot": World(
+        deaf("failed", "Telegram knows no bot with this token"),
+        prepare=telegram_answers(404, '{"ok": false, "error_code": 404, "description": "Not Found"}'),
+        before=(),
+    ),
+    "a proxy answers with a page in place of the service of a channel": World(
+        deaf("waiting", "Telegram"),
+        prepare=telegram_answers(200, "<html><body>Please log in to the proxy</body></html>"),
+        before=(),
+    ),
+    "a proxy refuses what goes to the service of a channel": World(
+        deaf("waiting", "Telegram"), prepare=telegram_answers(502, "<html>Bad Gateway</html>"), before=()
     ),
     "nobody configured a model": World(
         {VALIDATE: Cell(("is valid$",), ("warning",), 0), DOCTOR: Cell(("^no problems found",), ("problem:",), 0)},

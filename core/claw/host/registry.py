@@ -30,7 +30,7 @@ from claw.contracts.provider import Provider
 from claw.contracts.tool import Sandbox, Tool
 from claw.host import hookspecs
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
-from claw.host.manifest import KIND_OF_HOOK, Manifest
+from claw.host.manifest import KIND_OF_HOOK, Manifest, ToolDeclaration
 from claw.i18n import t
 from claw.policy.subjects import ToolFact
 
@@ -261,16 +261,34 @@ def check_manifest(manifest: Manifest | None, answers: Mapping[str, Sequence[Any
 
 
 def tool_differences(manifest: Manifest | None, tools: Sequence[Tool]) -> list[ClawError]:
-    """Return an error for each tool that is in the manifest of a plugin and not in its code, or the reverse."""
-    listed = {line.name for line in manifest.tools} if manifest else set[str]()
-    provided, fix = {tool.name for tool in tools}, "its author must rebuild the manifest"
-    return [
-        ClawError("its code provides the tool {tool}, which its manifest does not list", fix=fix, tool=name)
-        for name in sorted(provided - listed)
-    ] + [
-        ClawError("its manifest lists the tool {tool}, which its code does not provide", fix=fix, tool=name)
-        for name in sorted(listed - provided)
+    """Return an error for each tool that is in the manifest of a plugin and not in its code, or the reverse, and for each
+    that differs."""
+    lines = {line.name: line for line in manifest.tools} if manifest else dict[str, ToolDeclaration]()
+    provided, fix = {tool.name: tool for tool in tools}, "its author must rebuild the manifest"
+    unlisted = "its code provides the tool {tool}, which its manifest does not list"
+    missing = "its manifest lists the tool {tool}, which its code does not provide"
+    found = [ClawError(unlisted, fix=fix, tool=name) for name in sorted(provided.keys() - lines.keys())]
+    found += [ClawError(missing, fix=fix, tool=name) for name in sorted(lines.keys() - provided.keys())]
+    differ, fix = "tool {tool}: manifest and code differ in {fields}", "its author runs claw plugins build"
+    for name in sorted(lines.keys() & provided.keys()):
+        if fields := _differing_fields(lines[name], provided[name]):
+            found.append(ClawError(differ, fix=fix, tool=name, fields=", ".join(fields)))
+    return found
+
+
+def _differing_fields(line: ToolDeclaration, tool: Tool) -> list[str]:
+    names = zip(ToolDeclaration.__struct_encode_fields__, ToolDeclaration.__struct_fields__, strict=True)
+    pairs = {shown: (getattr(line, name), getattr(tool, name, None)) for shown, name in names}
+    written, real = pairs.pop("without")
+    differ = [
+        name for name, (one, other) in pairs.items() if one != other and _as_json(one) != _as_json(other)
     ]
+    forms = [_differing_fields(written[name], form) for name, form in (real or {}).items() if name in written]
+    return differ + ["without"] * (any(forms) or written.keys() != (real or {}).keys())
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(dict(value) if isinstance(value, Mapping) else value, sort_keys=True, default=repr)
 
 
 def tool_problems(tools: Sequence[Tool]) -> list[ClawError]:

@@ -16,7 +16,7 @@ from claw.runtime import (
 )
 
 from claw_gateway.channel_checks import account_key, channel_findings, unknown_channel_findings
-from claw_gateway.commands.gateway import gateway_data, how_it_ended, is_hung, status_line
+from claw_gateway.commands.gateway import gateway_data, how_it_ended, is_hung, is_unserved, status_line
 from claw_gateway.process.descriptors import file_shortage
 from claw_gateway.process.report import configured_accounts
 from claw_gateway.process.service import SystemService
@@ -66,7 +66,7 @@ def gateway_findings(home: Path, environ: Mapping[str, str]) -> Iterator[Finding
     for one in gateway_data(seen)["channels"]:
         if one["state"] in ("failed", "waiting"):
             key = account_key(one["channel"], one["account"])
-            yield Finding(key, one["state"], one["detail"], grave=one["state"] == "failed")
+            yield Finding(key, one["state"], one["detail"], grave=is_unserved(one, seen.now))
 
 
 def _service_problem(service: SystemService, pid: int | None) -> str:

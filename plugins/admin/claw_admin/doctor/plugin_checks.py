@@ -4,7 +4,6 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
 from claw import Finding, t
 from claw.runtime import (
     ANY_ENDPOINT,
@@ -18,7 +17,6 @@ from claw.runtime import (
     InstalledPlugin,
     Manifest,
     PluginState,
-    ToolDeclaration,
     api_matches,
     format_key,
     schema_violations,
@@ -166,18 +164,6 @@ def _contribution_findings(manifest: Manifest, seen: ProbeResult, wanted: Config
                 "its code provides {name}, which its manifest does not list ({hook})", name=kind, hook=hook
             )
             yield Finding(manifest.id, "undeclared", why, fix)
-    lines = {line.name: line for line in manifest.tools}
-    for tool in seen.tools:
-        if (line := lines.get(tool["name"])) and (fields := _differing_fields(line, tool)):
-            why = t(
-                "tool {name}: manifest and code differ in {fields}", name=line.name, fields=", ".join(fields)
-            )
-            yield Finding(manifest.id, "differs", why, fix)
-
-
-def _differing_fields(line: ToolDeclaration, tool: Mapping[str, Any]) -> list[str]:
-    written = msgspec.to_builtins(line) | {"parameters": line.parameters}
-    return [field for field, value in tool.items() if written[field] != value]
 
 
 def _undeclared_access(manifest: Manifest, seen: ProbeResult) -> Iterator[Finding]:

@@ -49,7 +49,6 @@ class ProbeResult(msgspec.Struct, frozen=True):
     :param modules: number of modules that it loaded.
     :param chain: from its package down, the heaviest import each time.
     :param contributed_names: hook → names of its contributions.
-    :param tools: as the manifest would write them.
     :param deprecated: warnings that its own code caused.
     :param network: hosts that it looked up or connected to; ``written``: files opened for writing.
     :param fault: stage, cause and fix, when it was quarantined.
@@ -62,7 +61,6 @@ class ProbeResult(msgspec.Struct, frozen=True):
     modules: int = 0
     chain: tuple[ImportTime, ...] = ()
     contributed_names: dict[str, tuple[str, ...]] = {}
-    tools: tuple[dict[str, Any], ...] = ()
     deprecated: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
     subprocess: tuple[str, ...] = ()
@@ -179,7 +177,6 @@ def main(plugin: str, folder: str) -> None:
         contributed_names={
             hook: tuple(_name(thing) for thing in things) for hook, things in contributions.items()
         },
-        tools=tuple(_tool_line(tool) for tool in contributions.get("register_tools", ())),
         deprecated=tuple(dict.fromkeys(deprecated)),
         network=tuple(dict.fromkeys(accesses.network)),
         subprocess=tuple(dict.fromkeys(accesses.subprocess)),
@@ -194,13 +191,6 @@ def main(plugin: str, folder: str) -> None:
 
 def _name(thing: Any) -> str:
     return str(getattr(thing, "name", "") or type(thing).__name__)
-
-
-def _tool_line(tool: Any) -> dict[str, Any]:
-    return {
-        "name": tool.name, "optional": tool.optional, "ownerOnly": tool.owner_only, "effects": tool.effects,
-        "parameters": msgspec.to_builtins(dict(tool.parameters), enc_hook=repr),
-    }  # fmt: skip
 
 
 def _memory_kb() -> int:

@@ -37,8 +37,15 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command()
 def status(as_json: AsJson = False) -> None:
-    """Show the channels of the running gateway. Exit code 1: no gateway runs, it hangs, or a channel has failed."""
-    from claw_gateway.commands.gateway import config_lines, gateway_data, is_hung, shortages, status_line
+    """Show the channels of the running gateway. Exit code 1: no gateway runs, it hangs, or a channel receives nothing."""
+    from claw_gateway.commands.gateway import (
+        config_lines,
+        gateway_data,
+        is_hung,
+        is_unserved,
+        shortages,
+        status_line,
+    )
     from claw_gateway.process.status import read_status
 
     home = home_of(os.environ)
@@ -57,7 +64,7 @@ def status(as_json: AsJson = False) -> None:
             typer.echo(t("no channel listens"))
         for line in [*shortages(home, facts), *config_lines()]:
             typer.echo(line, err=True)
-    wrong = seen.live_run is None or is_hung(seen) or any(one["state"] == "failed" for one in channels)
+    wrong = seen.live_run is None or is_hung(seen) or any(is_unserved(one, seen.now) for one in channels)
     raise typer.Exit(code=1 if wrong else 0)
 
 

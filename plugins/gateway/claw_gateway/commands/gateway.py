@@ -230,6 +230,15 @@ def is_hung(seen: "GatewayStatus") -> bool:
     return bool(seen.quiet_seconds > STALE_SECONDS)
 
 
+def is_unserved(channel: Mapping[str, Any], now: float) -> bool:
+    """Return true if a channel of :func:`gateway_data` receives nothing: it failed, or it waits and did not only just
+    lose its connection."""
+    from claw_gateway.process.status import UNSERVED_SECONDS
+
+    waits = channel["state"] == "waiting" and now - (channel["lastFrameAt"] or 0) > UNSERVED_SECONDS
+    return bool(waits or channel["state"] == "failed")
+
+
 def gateway_data(seen: "GatewayStatus") -> dict[str, Any]:
     """Return the status of the gateway as plain data; when none runs, also how the last one ended."""
     run, last = seen.live_run, seen.last_run

@@ -26,6 +26,8 @@ STOPPED, FAILED, BROKEN = "stopped", "failed", "broken"
 _ENDS = (STOPPED, FAILED, BROKEN)
 STALE_SECONDS = 15.0
 """A row is written every five seconds at least; one that is older belongs to a process that hangs."""
+UNSERVED_SECONDS = 120.0
+"""A channel that waits is interrupted until then, and receives nothing afterwards: a long poll alone takes 50."""
 MOST_CRASHES, CRASH_WINDOW_SECONDS = 3, 600.0  # DESIGN section 5: safe mode at the third death in ten minutes
 _KEPT_RUNS = 20
 _TABLE = """CREATE TABLE IF NOT EXISTS gateway_runs
