@@ -177,7 +177,9 @@ def test_a_start_that_can_write_nothing_names_the_file_and_the_cause(home):  # n
     done = subprocess.run(
         **home.command("gateway", "start"), capture_output=True, text=True, timeout=60, preexec_fn=full
     )
-    assert done.returncode == 1 and "gateway.out: cannot write: File too large. Free some space" in done.stderr
+    assert (
+        done.returncode == 1 and "gateway.out: cannot write: File too large. Free some space" in done.stderr
+    )
 
 
 @pytest.mark.parametrize(

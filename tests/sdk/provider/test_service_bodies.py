@@ -3,8 +3,8 @@
 ``service_bodies.jsonl`` has status and JSON body with the thread or page that shows them (ids and keys are changed).
 The rows marked ``held-out`` were collected before the rules were measured with them; no rule was written from them. The
 services whose misses were read then are ``build`` now; bench/README.md has the figures of the first measurement.
-``recalled``: the row is written from knowledge of the documentation that ``source`` names, and nobody has compared it with
-that page or with a thread. ``http_only``: nothing but the status says that the body is an error.
+``recalled``: the row is written from knowledge of the documentation that ``source`` names, and nobody has compared it
+with that page or with a thread. ``http_only``: nothing but the status says that the body is an error.
 """
 
 import json
