@@ -49,7 +49,7 @@ _NAMES = {
     "claw.contracts.diagnostics": "BLOCKED DISABLED IDLE INCOMPATIBLE LOADED QUARANTINED",
     "claw.contracts.errors": "BusyError",
     "claw.contracts.extensions": "Statement position_of",
-    "claw.contracts.prompt": "RenderedSection size_of",
+    "claw.contracts.prompt": "RenderedSection",
     "claw.contracts.provider": "AnswerBroken",
     "claw.contracts.text": "escape_controls to_json truncate truncate_blocks with_ellipsis",
     "claw.contracts.tool": "fit_result",

@@ -164,7 +164,6 @@ from claw.contracts.extensions import (
 )
 from claw.contracts.prompt import (
     RenderedSection as RenderedSection,
-    size_of as size_of,
 )
 from claw.contracts.provider import (
     AnswerBroken as AnswerBroken,

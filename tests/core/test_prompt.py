@@ -4,12 +4,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from claw.contracts.prompt import (
     BOUNDARY,
     ContextFile,
     PromptFacts,
     PromptSection,
-    size_of,
 )
 from claw.security.untrusted_text import inbound_context
 from claw_prompt.budget import fit_context_files
@@ -81,9 +81,11 @@ def test_a_section_that_raises_is_left_out_and_its_piece_names_plugin_and_fault(
     ]
 
 
-def test_a_price_is_bytes_and_a_quarter_of_the_characters():
-    assert (size_of("abcde").bytes, size_of("abcde").tokens) == (5, 2)
-    assert (size_of("中文").bytes, size_of("中文").tokens) == (6, 1)
+@pytest.mark.parametrize(("text", "bytes", "tokens"), [("abcde", 5, 2), ("中文", 6, 1)])
+def test_a_price_is_bytes_and_a_quarter_of_the_characters(text: str, bytes: int, tokens: int):
+    _, pieces = assemble([PromptSection("a", 10, lambda facts: text)], FACTS)
+
+    assert prompt_data(pieces, ())["stable"] == {"bytes": bytes, "tokens": tokens}
 
 
 def test_what_prompt_show_prints_adds_up():

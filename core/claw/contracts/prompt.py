@@ -115,14 +115,6 @@ class RenderedSection:
     fault: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TextSize:
-    """The size of a text: UTF-8 bytes, and tokens by the rule of four characters a token."""
-
-    bytes: int
-    tokens: int
-
-
 def ordered_sections(
     sections: Sequence[PromptSection],
     mode: str,
@@ -163,9 +155,3 @@ def join_sections(pieces: Sequence[RenderedSection]) -> SystemPrompt:
     stable = [piece.text for piece in pieces if piece.text and piece.stable]
     volatile = [piece.text for piece in pieces if piece.text and not piece.stable]
     return SystemPrompt("\n\n".join(stable), "\n\n".join(volatile))
-
-
-def size_of(piece: RenderedSection | str) -> TextSize:
-    """Return the size of a piece, or of any text, in a request."""
-    text = piece if isinstance(piece, str) else piece.text
-    return TextSize(len(text.encode("utf-8", "surrogatepass")), -(-len(text) // 4))

@@ -21,8 +21,6 @@ from claw.i18n import t
 
 T = TypeVar("T")
 
-_PRINTED_CHARS = 2000
-
 
 @contextlib.contextmanager
 def limited_cpu(seconds: float) -> Iterator[None]:
@@ -98,23 +96,15 @@ class PluginTimeout(TimeoutError):
     """Plugin code did not return within its limit."""
 
 
-class CapturedOutput(io.TextIOBase):
-    """A stream for what a plugin prints. It keeps only the beginning, so that nothing reaches the person's
-    terminal.
-    """
-
-    def __init__(self) -> None:
-        self.beginning, self.chars = "", 0
+class DiscardedOutput(io.TextIOBase):
+    """A stream for what a plugin prints, so that nothing of it reaches the person's terminal."""
 
     def writable(self) -> bool:
         """Return true."""
         return True
 
     def write(self, text: str) -> int:
-        """Count all characters, keep the first ones."""
-        if len(self.beginning) < _PRINTED_CHARS:
-            self.beginning += text[: _PRINTED_CHARS - len(self.beginning)]
-        self.chars += len(text)
+        """Discard the text; return the number of its characters."""
         return len(text)
 
 
@@ -142,7 +132,7 @@ def run_bounded(
         _keep_folder(),
         _keep_signals(),
         _catch_threads(threads),
-        contextlib.redirect_stdout(CapturedOutput()),
+        contextlib.redirect_stdout(DiscardedOutput()),
     ):
         thread = threading.Thread(target=inside, daemon=True, name="claw-plugin")
         thread.start()
@@ -163,7 +153,7 @@ def reserved_stdout() -> Iterator[TextIO]:
     except (OSError, ValueError):
         ours = False
     if not ours:  # stdout was replaced by an object that no child process can inherit
-        with contextlib.redirect_stdout(CapturedOutput()):
+        with contextlib.redirect_stdout(DiscardedOutput()):
             yield real
         return
     real.flush()
@@ -173,7 +163,7 @@ def reserved_stdout() -> Iterator[TextIO]:
     try:
         with (
             os.fdopen(kept, "w", encoding=real.encoding, errors=real.errors, closefd=False) as own,
-            contextlib.redirect_stdout(CapturedOutput()),
+            contextlib.redirect_stdout(DiscardedOutput()),
         ):
             yield own
     finally:
@@ -202,17 +192,11 @@ def failure_of(plugin: str, stage: str, why: BaseException, kind: str = FAILED) 
     return LoadFailure(plugin, kind, stage, cause, fix, place=why.where, inserts=json.dumps(values))
 
 
-@contextlib.contextmanager
-def _keep_folder() -> Iterator[None]:
+def _keep_folder() -> contextlib.AbstractContextManager[None]:
     try:
-        before = os.getcwd()
+        return contextlib.chdir(os.getcwd())
     except FileNotFoundError:  # it was removed; there is nothing to restore
-        yield
-        return
-    try:
-        yield
-    finally:
-        os.chdir(before)
+        return contextlib.nullcontext()
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from claw import ContextFile, Inbound, t
-from claw.runtime import AsJson, RenderedSection, document, size_of, table
+from claw.runtime import CHARS_PER_TOKEN, AsJson, RenderedSection, document, table
 from claw_config_sdk import Scenario, probe_message, takes_scenario
 
 from claw_prompt.stability import stability
@@ -162,8 +162,7 @@ def _section_data(piece: RenderedSection) -> dict[str, Any]:
 
 
 def _cost(text: str) -> dict[str, int]:
-    cost = size_of(text)
-    return {"bytes": cost.bytes, "tokens": cost.tokens}
+    return {"bytes": len(text.encode("utf-8", "surrogatepass")), "tokens": -(-len(text) // CHARS_PER_TOKEN)}
 
 
 def _row(line: dict[str, Any]) -> list[str]:

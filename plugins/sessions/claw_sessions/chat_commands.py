@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from claw import CallAccount, Tool, t
-from claw.runtime import Conversation, FunctionCommand, describe_cost, size_of
+from claw.runtime import CHARS_PER_TOKEN, Conversation, FunctionCommand, describe_cost
 
 from claw_sessions.index import counted_messages
 
@@ -83,12 +83,12 @@ async def _context(arguments: str, conversation: Conversation) -> str:
     )
     lines = [head, *([t("cost: {spent}", spent=cost)] if cost else []), t("of these, about:")]
     lines += [
-        f"  {piece.section.name}: {size_of(piece.text).tokens:,}"
+        f"  {piece.section.name}: {_tokens(piece.text):,}"
         for piece in context.rendered_sections
         if piece.text
     ]
     by_size = sorted(
-        ((tool.name, size_of(_declaration(tool)).tokens) for tool in context.tools.values()),
+        ((tool.name, _tokens(_declaration(tool))) for tool in context.tools.values()),
         key=lambda row: -row[1],
     )
     total = sum(tokens for _, tokens in by_size)
@@ -118,6 +118,11 @@ async def _history(conversation: Conversation) -> tuple[int, int, int, str]:
     finally:
         session.release()
     return *size, describe_cost(account, runtime.plugins)
+
+
+def _tokens(text: str) -> int:
+    """Return the tokens of a text as far as its length tells."""
+    return -(-len(text) // CHARS_PER_TOKEN)
 
 
 def _declaration(tool: Tool) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from claw.config.agents import AgentSettings
-from claw.contracts.prompt import ContextFile, PromptFacts, size_of
+from claw.contracts.prompt import ContextFile, PromptFacts
 from claw.contracts.provider import ToolSpec
 from claw_prompt.context_files import ContextFiles
 from claw_prompt.sections import standard_sections
@@ -69,7 +69,7 @@ def test_the_prompt_of_a_default_agent_fits_into_four_kilobytes():
 
     _, pieces = assemble(standard_sections(), given)
 
-    assert size_of(whole(given)).bytes <= 4096
+    assert len(whole(given).encode()) <= 4096
     assert not [piece.fault for piece in pieces if piece.fault]
 
 
