@@ -364,11 +364,11 @@ def test_an_import_inside_a_function_of_a_plugin_has_a_reason() -> None:
 
 BUDGETS = {
     "claw": 680,
-    "claw.agent": 2377,
+    "claw.agent": 2376,
     "claw.cli": 915,
     "claw.config": 1870,
-    "claw.contracts": 1580,
-    "claw.host": 2664,
+    "claw.contracts": 1573,
+    "claw.host": 2652,
     "claw.policy": 621,
     "claw.security": 1595,
     "claw.storage": 1390,
