@@ -95,7 +95,7 @@ _NAMES = {
     "claw.security.redaction": "Redactor",
     "claw.security.secret_patterns": "is_secret_name",
     "claw.security.tls_errors": "TlsError error_chain",
-    "claw.security.untrusted_text": "strip_metadata user_text",
+    "claw.security.untrusted_text": "WORDS_CHARS strip_metadata user_text",
     "claw.security.workspace_fs": "WorkspaceFiles",
     # State on disk; the time, which a test replaces
     "claw.storage.clock": "SYSTEM_CLOCK Clock DailyTask iso_time local_time parse_duration",

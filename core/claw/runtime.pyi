@@ -341,6 +341,7 @@ from claw.security.tls_errors import (
     error_chain as error_chain,
 )
 from claw.security.untrusted_text import (
+    WORDS_CHARS as WORDS_CHARS,
     strip_metadata as strip_metadata,
     user_text as user_text,
 )

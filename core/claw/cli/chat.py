@@ -41,6 +41,7 @@ T = TypeVar("T")
 
 app = typer.Typer(add_completion=False)
 _LEAVE = ("/exit", "/quit")
+_MOST_CHARS = 400_000  # as channels.http.maxTextChars: what most models can read at once
 
 
 @app.command()
@@ -67,9 +68,11 @@ def chat(
         fix = "Name a folder" if is_file else "create it first"
         raise UsageError(problem, where="--workspace", fix=fix, folder=folder)
     if text is None and not sys.stdin.isatty():
-        text = sys.stdin.read().strip()
+        text = sys.stdin.read(_MOST_CHARS + 1)
     if text is not None and not text.strip():
         raise UsageError("there is nothing to say", fix="claw chat 'your message'")
+    if text is not None and len(text) > _MOST_CHARS:
+        raise UsageError("a message has at most 400,000 characters", fix="name a file instead")
     options = TurnOptions(agent, session, model, tool_choice, folder, Path.cwd())
     with (
         reserved_stdout() if text is not None else nullcontext(sys.stdout) as out,
@@ -78,7 +81,7 @@ def chat(
         conversation = TerminalChat(runner, options, as_json, out)
         try:
             if text is not None:
-                conversation.send(text)
+                conversation.send(text.strip())
             else:
                 conversation.read_lines()
         finally:
@@ -168,17 +171,15 @@ class TerminalChat:
             ask_here(self._screen.note)
 
     async def _run_turn(self, text: str) -> None:
-        self._screen.reasoning = bool(
-            TerminalConversation(self._app, terminal_message(text), self._options).overrides.reasoning
-        )
+        overrides = TerminalConversation(self._app, terminal_message(text), self._options).overrides
+        self._screen.reasoning = bool(overrides.reasoning)
         outbound = await self._app.handle(terminal_message(text), self._screen.on_event, self._options)
         self._screen.answer(outbound.text if outbound else "")
 
     async def _run_command(self, line: str) -> bool:
         """Run a line if it is a command; return true if it was one."""
-        conversation = TerminalConversation(
-            self._app, terminal_message(line), self._options, self._screen.line
-        )
+        said = terminal_message(line)
+        conversation = TerminalConversation(self._app, said, self._options, self._screen.line)
         reply = await run_chat_command(line, conversation)
         if reply is None:
             return False
@@ -200,8 +201,7 @@ class TerminalScreen:
     """The output of a turn: text as it streams, tool calls beside it. In a pipe, the answer alone."""
 
     def __init__(self, as_json: bool, out: TextIO) -> None:
-        self.as_json, self.out = as_json, out
-        self.reasoning = False
+        self.as_json, self.out, self.reasoning = as_json, out, False
         self.redact: Callable[[Any], Any] = lambda shown: shown
         self._is_terminal = out.isatty()
         self._pieces: list[str] = []  # of the newest step that had text

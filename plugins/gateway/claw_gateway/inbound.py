@@ -13,7 +13,9 @@ from itertools import count
 
 from claw import AcceptedEvent, Address, ChatApprover, ClawError, Inbound, Outbound, QuotedMessage, Sender, t
 from claw.runtime import (
+    OPERATOR_ONLY,
     WAITS_FOR_REPLY,
+    WORDS_CHARS,
     Admission,
     App,
     Conversation,
@@ -34,6 +36,7 @@ from claw.runtime import (
 
 from claw_gateway.abort_words import is_abort
 from claw_gateway.attachments import fetch_attachments
+from claw_gateway.channel_inbox import is_too_long
 from claw_gateway.delivery import OutboxDelivery
 from claw_gateway.journal import Journal, UnfinishedTurn, journal_of
 from claw_gateway.pairing import Pairing
@@ -152,6 +155,13 @@ class InboundPipeline:
             return self._settle(accepted, "decided", said)
         if inbound.kind not in ("message", "button"):
             return self._settle(accepted, "seen")
+        if is_too_long(inbound) and not self._has_own_limit(inbound):
+            template = (
+                "Your message is too long: I read {most} characters at most. Send it in parts, or as a file."
+            )
+            too_long = t(template, most=f"{WORDS_CHARS:,}")
+            said = self._say(f"in{accepted.number}", inbound, too_long, stop_reason="request_too_large")
+            return self._settle(accepted, "too long", said)
         if self._is_bot_loop(inbound):
             return self._settle(accepted, "bots")
         route = route_message(inbound, self._runtime.config)
@@ -347,6 +357,10 @@ class InboundPipeline:
             return accepted
         fence = fence_of(route.agent_id, runtime)
         return replace(accepted, inbound=await fetch_attachments(inbound, channel, fence, runtime.log))
+
+    def _has_own_limit(self, inbound: Inbound) -> bool:
+        channel = self._runtime.registry.channel(inbound.address.channel, inbound.address.account)
+        return channel is not None and OPERATOR_ONLY in channel.capabilities
 
     def _is_bot_loop(self, inbound: Inbound) -> bool:
         """Return true if only bots were answered here for a while: two of them would go on forever."""
