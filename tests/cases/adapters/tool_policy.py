@@ -14,7 +14,7 @@ from claw.contracts.messages import Sender
 from claw.policy.catalog import PROFILES
 from claw.policy.engine import resolve_tools
 from claw.policy.subjects import RunFacts, ToolFact
-from claw_admin.policy.judged_run import unknown_words
+from claw_admin.policy.judged_run import unmatched_words
 
 UNUSED = {"native": "a mark of the table's maker about the row"}
 FUNCTIONS = (
@@ -49,7 +49,7 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
     if "expectedOwners" in case:
         assert [facts[at].plugin for at in judgement.positions] == case["expectedOwners"]
     if "unknown" in case:
-        assert {layer: list(words) for layer, words in unknown_words(judgement).items()} == case["unknown"]
+        assert {layer: list(words) for layer, words in unmatched_words(judgement).items()} == case["unknown"]
 
 
 def loaded(given: dict[str, Any], context: dict[str, Any], home: Path) -> Any:

@@ -83,7 +83,7 @@ def run_data(judged: Judgement) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def unknown_words(judged: Judgement) -> dict[str, tuple[str, ...]]:
+def unmatched_words(judged: Judgement) -> dict[str, tuple[str, ...]]:
     """Return the words of each layer's allow lists that name nothing, normalised and sorted.
 
     Sandbox and sub-agent lists are skipped: many agents share them.

@@ -25,7 +25,7 @@ from claw_config_sdk import Scenario, probe_message, takes_scenario
 
 from claw_admin.policy.explain import Explanation, JudgedTools, explain_tool
 from claw_admin.policy.explanation_text import explanation_data, verify_tool
-from claw_admin.policy.judged_run import judge_scenario, run_data, unknown_words
+from claw_admin.policy.judged_run import judge_scenario, run_data, unmatched_words
 from claw_admin.policy.tool_limits import LeftOut, tools_left_out
 
 
@@ -40,7 +40,7 @@ def list_(
     judged, rows, left = asyncio.run(_explained(scenario, all_))
     if as_json:
         tools = [explanation_data(row) for row in rows]
-        body = {"run": run_data(judged), "tools": tools, "unknown": unknown_words(judged)}
+        body = {"run": run_data(judged), "tools": tools, "unknown": unmatched_words(judged)}
         document("tools", body | {"leftOut": [asdict(one) for one in left]})
         return
     head = [t("tool"), t("plugin"), t("state"), t("tokens"), t("why")]
@@ -131,7 +131,7 @@ def _warn_of_absent_tools(host_app: App, judged: Judgement) -> None:
     """Warn of words in allow lists whose tool is not here. Words without a meaning were reported at the
     start."""
     installed = {normalise_tool_name(plugin.id) for plugin in host_app.host.plugin_states}
-    unknown = unknown_words(judged)
+    unknown = unmatched_words(judged)
     for layer in judged.layers:
         for word in unknown.get(layer.name, ()):
             key = next(entry.key for entry in layer.opt_ins if entry.word == word)
