@@ -29,7 +29,7 @@ from claw_gateway.process.failpoint import failpoint
 from claw_gateway.process.report import LOG_CONTEXT, log_context_of
 from claw_gateway.settlement import Settlement, doubt_notice, is_notice, notice_key
 from claw_gateway.settling_outbox import SettlingOutbox
-from claw_gateway.streaming import expected_messages, recover_streamed
+from claw_gateway.streaming import expected_messages, lost_posts, recover_streamed
 
 TRIES = 8
 """Tries for one message when the service fails temporarily; the pauses double from half a second to a minute."""
@@ -292,7 +292,10 @@ class OutboxDelivery(SettlingOutbox):
 
     def _count_expected_messages(self, reply: UnfinishedReply) -> int:
         channel = self._channel_of(reply.whole.address)
-        return expected_messages(reply.writer, channel, reply.whole.text) if channel else 1
+        if channel is None:
+            return 1
+        expected = expected_messages(reply.writer, channel, reply.whole.text)
+        return expected + lost_posts(reply.writer, channel)
 
     def _record_retry(self, reply: UnfinishedReply, may_stand: bool) -> None:
         """Record what is posted by now, for a start that comes before the next try."""

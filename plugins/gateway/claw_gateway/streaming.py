@@ -84,7 +84,7 @@ class RelayedStream:
         self.writer: StreamingReply | None = None
         self._text = ""
         self._recorded: tuple[str, ...] = ()
-        self._expected = 0
+        self._expected = self._lost = 0
         self._delay_seconds = channel.limits.quiet_seconds
         self._next_update = SYSTEM_CLOCK.monotonic() + self._delay_seconds  # a quick answer is not streamed
         self._update_due: asyncio.TimerHandle | None = None
@@ -181,12 +181,10 @@ class RelayedStream:
                 self._streams = False
                 self._log_failure(why)
                 return
-        if (
-            self._is_durable
-            and (expected := expected_messages(self.writer, self._channel, text)) > self._expected
-        ):
-            self._expected = expected
-            self._journal.record_streamed(self._turn, self._recorded, expected)  # before the text is there
+        expected, lost = expected_messages(self.writer, self._channel, text), self._lost_posts()
+        if self._is_durable and (expected > self._expected or lost > self._lost):
+            self._expected = max(expected, self._expected)
+            self._record(self._recorded)  # before the text is there
         if hasattr(self.writer, "on_posted"):  # the id is recorded as soon as it is known
             self.writer.on_posted = self.record_messages
         await self._call_plugin(self.writer.show(text))
@@ -197,8 +195,14 @@ class RelayedStream:
         shown = tuple(self.writer.shown) if self.writer else self._recorded
         if shown != self._recorded and self._is_durable:
             failpoint("stream-posted")
-            self._journal.record_streamed(self._turn, shown, self._expected)
-            self._recorded = shown
+            self._record(shown)
+
+    def _record(self, shown: tuple[str, ...]) -> None:
+        self._lost, self._recorded = self._lost_posts(), shown
+        self._journal.record_streamed(self._turn, shown, self._expected + self._lost)
+
+    def _lost_posts(self) -> int:
+        return lost_posts(self.writer, self._channel) if self.writer else 0
 
     def _start_typing(self) -> None:
         self._typing_task = asyncio.ensure_future(self._keep_typing())
@@ -235,6 +239,12 @@ def expected_messages(writer: StreamingReply, channel: Channel, text: str) -> in
         if count and ("idempotent" in channel.capabilities or hasattr(channel, "find_sent")):
             return max(1, int(count(text)))
     return 1
+
+
+def lost_posts(writer: StreamingReply, channel: Channel) -> int:
+    """Return how many posts of a writer may be in the chat besides its messages, where they can be found again."""
+    is_findable = hasattr(channel, "find_sent") and "idempotent" not in channel.capabilities
+    return int(getattr(writer, "lost", 0)) if is_findable else 0
 
 
 async def recover_streamed(channel: Channel, outbound: Outbound, turn: str, journal: Journal) -> None:

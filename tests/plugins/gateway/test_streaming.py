@@ -178,3 +178,44 @@ async def test_a_late_answer_that_is_complete_in_a_moment_is_not_shown_in_parts(
     await until(lambda: channel.stream_states)
     assert channel.stream_states == ["Twelve chars"], "it grows for longer than that"
     await live.close(finished=True)
+
+
+class Losing(Growing):
+    """A channel whose first post arrives and has no known id; its messages can be found again."""
+
+    def __init__(self):
+        super().__init__()
+        self.capabilities -= {"idempotent"}
+
+    def stream(self, outbound):
+        return LosingWriter(self)
+
+    async def find_sent(self, search):
+        return ()
+
+
+class LosingWriter(Writing):
+    shown, lost = (), 0
+
+    async def show(self, text):
+        if not self.lost:
+            self.lost = 1
+            return
+        self.shown = ("m2",)
+
+    def messages(self, text):
+        return 1
+
+
+async def test_a_start_after_a_crash_knows_of_a_post_whose_response_was_lost_and_that_was_repeated(tmp_path):
+    journal = Journal(Database(tmp_path / "state.db"))
+    journal.began("t1", "agent:a:main", (1,))
+    live = RelayedStream(Losing(), Outbound("t1", Address("fake", "c1"), ""), "t1", journal, str, str)
+    await live.on_event(TextStreamed("one"))
+    await until(lambda: live.writer and live.writer.lost)
+    await live.on_event(TextStreamed("two"))
+    await until(lambda: live.writer.shown)
+    await live.close(finished=True)
+
+    shown, lost = journal.streamed("t1")
+    assert (shown, lost) == (("m2",), 1), "the first post may be in the chat besides m2"

@@ -1,4 +1,7 @@
-"""Programs that call the gateway with the ``openai`` SDK, and repeat a call with the same ``Idempotency-Key``."""
+"""Programs that call the gateway with the ``openai`` SDK, and repeat a call with the same ``Idempotency-Key``.
+
+Without a key only the SDK repeats a request, twice.
+"""
 
 import asyncio
 import random
@@ -29,11 +32,14 @@ class HttpCallers:
     """All calls of a run.
 
     :ivar patience_seconds: time for which a caller repeats his call.
+    :ivar keyed: calls have an ``Idempotency-Key``; without one only the SDK repeats them.
+    :ivar timeout_seconds: time after which the SDK repeats a request.
     """
 
     def __init__(self, base_url: str, token: str, dice: random.Random, patience_seconds: float = 600) -> None:
         self._url, self._token, self._dice = base_url, token, dice
         self.patience_seconds = patience_seconds
+        self.keyed, self.timeout_seconds = True, _MOST_SECONDS
         self._calls: list[_Open] = []
 
     def call(self, user: str, question: str, kind: str, *, probe: bool = False) -> None:
@@ -72,7 +78,7 @@ class HttpCallers:
             verify=False, limits=httpx.Limits(max_keepalive_connections=0)
         ) as connections:
             client = AsyncOpenAI(
-                base_url=self._url, api_key=self._token, max_retries=2, timeout=_MOST_SECONDS,
+                base_url=self._url, api_key=self._token, max_retries=2, timeout=self.timeout_seconds,
                 http_client=connections,
             )  # fmt: skip
             while asyncio.get_running_loop().time() < ends:
@@ -80,6 +86,8 @@ class HttpCallers:
                 opened.call = replace(opened.call, attempts=(*opened.call.attempts, attempt))
                 if (attempt.status == 200 and attempt.complete) or (attempt.status not in {*_AGAIN, 0, 200}):
                     return
+                if not self.keyed:
+                    return  # another request would be another message
                 if attempt.status == 500 and [attempt] * _SAME == list(opened.call.attempts[-_SAME:]):
                     return  # this is the answer to the key
                 await asyncio.sleep(self._dice.uniform(0.3, 1.5))
@@ -88,7 +96,7 @@ class HttpCallers:
     async def _attempt(self, client: AsyncOpenAI, call: Call, key: str, *, stream: bool) -> Attempt:
         messages = [{"role": "user", "content": question_text(call.question, call.kind)}]
         asked = {"model": "claw", "user": call.user, "messages": messages}
-        headers = {"Idempotency-Key": key}
+        headers = {"Idempotency-Key": key} if self.keyed else {}
         got: list[str] = []
         try:
             if not stream:

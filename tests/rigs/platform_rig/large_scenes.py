@@ -6,11 +6,11 @@ from rigs.platform_rig.facts import KINDS
 from rigs.platform_rig.faults import Rates
 from rigs.platform_rig.scenes import Play, Scene, listening
 from rigs.platform_rig.settling import Patience
-from rigs.platform_rig.world import World
+from rigs.platform_rig.world import World, until
 
 _PATIENCE = Patience(1800.0, 90.0)
 _FIRST_CHAT, _FIRST_GROUP = 10_001, -1_000_000_010_001
-_LOSS = 0.05
+_LOSS, _IMPATIENT_SECONDS = 0.05, 4.0
 
 
 def _flood(chats: int, messages: int) -> Play:
@@ -79,6 +79,21 @@ def many_users(users: int, *, at_once: bool) -> Play:
     return play
 
 
+def _impatient_callers(users: int) -> Play:
+    """Let programs without a key call tools while their SDK repeats each request; a turn takes two of its three tries."""
+
+    async def play(world: World) -> None:
+        assert world.callers is not None
+        await listening(world)
+        world.callers.keyed, world.callers.timeout_seconds = False, _IMPATIENT_SECONDS
+        world.model.pause_seconds = (0.8, 0.8)
+        for user in range(1, users + 1):
+            await world.say("http", f"u{user}", ("once", "undeclared")[user % 2])
+        assert await until(lambda: not world.callers.waiting, _PATIENCE.most_seconds)
+
+    return play
+
+
 SAMPLE_SCENES: dict[str, Scene] = {
     f"60 callers {'at once' if at_once else 'one after another'} with 128 descriptors": Scene(
         ("http",), many_users(60, at_once=at_once), Patience(300.0, 60.0), 128
@@ -98,6 +113,7 @@ LARGE_SCENES: dict[str, Scene] = {
         for descriptors in (200, 256)
         for at_once in (False, True)
     },
+    "10 callers whose SDK repeats a call after 4 s": Scene(("http",), _impatient_callers(10), _PATIENCE),
     "1000 callers at once": Scene(("http",), many_users(1000, at_once=True), Patience(600.0, 60.0)),
 }
 """The scenes by name; the test suite plays them with ``--full``."""
