@@ -368,7 +368,7 @@ BUDGETS = {
     "claw.cli": 915,
     "claw.config": 1870,
     "claw.contracts": 1573,
-    "claw.host": 2652,
+    "claw.host": 2648,
     "claw.policy": 621,
     "claw.security": 1595,
     "claw.storage": 1387,

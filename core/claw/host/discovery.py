@@ -72,18 +72,11 @@ def plugin_states(environ: Mapping[str, str] = os.environ) -> tuple[PluginState,
     return states_of(installed_plugins(home), source.tree, environ, file=str(path or ""), lines=source.lines)
 
 
-def read_tree(environ: Mapping[str, str] = os.environ) -> Mapping[str, Any]:
-    """Return the file as plain data, empty when there is none, and switch to the language it names."""
-    path = find_config(home_of(environ))
-    raw: Mapping[str, Any] = read_config(path).tree if path else {}
-    _use_locale(raw)
-    return raw
-
-
 def use_configured_locale(environ: Mapping[str, str]) -> None:
     """Switch to the language that the file names, if there is a readable file."""
     with contextlib.suppress(ClawError):
-        read_tree(environ)
+        if path := find_config(home_of(environ)):
+            _use_locale(read_config(path).tree)
 
 
 def _use_locale(raw: Mapping[str, Any]) -> None:
