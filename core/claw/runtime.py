@@ -74,7 +74,9 @@ _NAMES = {
         "api_matches installed_plugins normalise_distribution parse_manifest providers_of short_forms"
     ),
     "claw.host.overlay": ("CURRENT_LINK EDITABLE_FILE GATEWAY_LOCK LAYERS_FOLDER METADATA_FILE STAGED_LINK"),
-    "claw.host.registry": "BUILTIN Contribution HookRules ON_DEMAND SLOTS WANTED account_of channel_key hook_problems",
+    "claw.host.registry": (
+        "BUILTIN Contribution HookRules ON_DEMAND SLOTS WANTED account_of channel_key check_answers hook_problems"
+    ),
     "claw.host.state": "PluginState chosen_by_file require_plugins",
     "claw.host.worker": "ReusableTimeout check_and_run in_loop is_own_exit within",
     # Tool policy

@@ -262,6 +262,7 @@ from claw.host.registry import (
     HookRules as HookRules,
     account_of as account_of,
     channel_key as channel_key,
+    check_answers as check_answers,
     hook_problems as hook_problems,
 )
 from claw.host.state import (

@@ -127,5 +127,5 @@ async def test_the_first_middleware_is_the_outermost_and_one_that_fails_is_left_
     assert await events_of(wrapped["fake"].value, asked())
     assert seen == ["a", "b"]
     assert failed == [
-        ("w", "its middleware answers with a provider that has no stream, context_tokens, credentials")
+        ("w", "its middleware answers with a provider that has no stream, credentials, context_tokens")
     ]

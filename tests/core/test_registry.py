@@ -2,13 +2,13 @@
 
 import pytest
 from claw.host import isolation
-from claw.host.registry import check
+from claw.host.registry import check_answers
 from claw.policy.engine import judge_tools as judge_module  # noqa: F401 - so that the module is loaded
 from claw.testing import FakeTool
 
 
 def test_sound_tools_pass():
-    check("register_tools", [FakeTool("acme_status").tool, FakeTool("acme-wipe").tool])
+    check_answers("register_tools", [FakeTool("acme_status").tool, FakeTool("acme-wipe").tool])
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_sound_tools_pass():
 )
 def test_what_is_out_of_bounds_is_named(tools, says):
     with pytest.raises((TypeError, ValueError), match=says.replace(".", r"\.")):
-        check("register_tools", tools)
+        check_answers("register_tools", tools)
 
 
 def test_a_function_in_the_place_of_another_is_seen():

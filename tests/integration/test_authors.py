@@ -357,6 +357,59 @@ def test_a_hook_that_answers_with_something_else_is_named_with_the_fix(
     assert built.exit_code != 0 and said in str(built.exception)
 
 
+MIDDLEWARE = """
+
+class Lost:
+    name = "lost"
+    def wrap(self, provider):
+        return None
+
+@hookimpl
+def register_provider_middleware(config):
+    return [Lost()]
+"""
+COMMAND = """
+
+from claw.runtime import FunctionCommand
+
+@hookimpl
+def register_chat_commands(config):
+    return [FunctionCommand("Bad Name", "Do it.", print)]
+"""
+
+
+@pytest.mark.parametrize("kind", ["tool"])
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        (
+            MIDDLEWARE,
+            "its middleware answers with a provider that has no stream, credentials, context_tokens",
+        ),
+        (COMMAND, "a chat command is named 'Bad Name'"),
+    ],
+)
+def test_check_names_what_a_start_would_quarantine(
+    project: Path, package: Path, code: str, problem: str
+) -> None:
+    file = package / "__init__.py"
+    file.write_text(file.read_text() + code)
+
+    checked = claw("plugins", "check", project)
+
+    assert checked.exit_code == 1 and f"claw_plugin_wind_chime: {problem}" in checked.output
+
+
+@pytest.mark.parametrize("kind", ["tool"])
+def test_check_shows_the_whole_error_of_several_lines(project: Path, package: Path) -> None:
+    file = package / "__init__.py"
+    file.write_text(file.read_text() + "\nraise ValueError('no luck\\nsecond line')\n")
+
+    checked = claw("plugins", "check", project)
+
+    assert "ValueError: no luck second line" in str(checked.exception)
+
+
 @pytest.mark.parametrize("kind", ["tool"])
 def test_the_form_of_a_tool_without_another_one_is_in_the_manifest(project: Path, package: Path) -> None:
     code = package / "__init__.py"

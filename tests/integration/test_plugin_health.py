@@ -16,6 +16,16 @@ from third_party import Machine, installed, plugin_code
 BOOM = "raise RuntimeError('no luck')"
 HOOK = "from claw import hookimpl\n@hookimpl\ndef register_tools(config):\n    "
 DECLARED = {"kinds": ["tool"], "tools": [{"name": "lazy_do", "description": "Do."}]}
+WRAP = """
+from claw import hookimpl
+class Lost:
+    name, position = "lost", 50
+    def wrap(self, provider):
+        return None
+@hookimpl
+def register_provider_middleware(config):
+    return [Lost()]
+"""
 CHANNEL = "from claw import hookimpl\n@hookimpl\ndef register_channels(config):\n    1 / 0"
 
 
@@ -42,6 +52,7 @@ FAULTS = {
     "nodep": Fault("import no_such_library", "import", "no_such_library"),
     "hook": Fault(HOOK + "1 / 0", "register", "ZeroDivisionError"),
     "nolist": Fault(HOOK + "return [object()]", "register", "register_tools answered with object"),
+    "wraps": Fault(WRAP, "register", "its middleware answers with a provider that has no stream"),
     "hangs": Fault(HOOK + "import time; time.sleep(60)", "register", "did not come back within 10 s"),
     "lazy": Fault(BOOM, "import", "RuntimeError: no luck", DECLARED, tool="lazy_do"),
     "radio": Fault(CHANNEL, "register", "ZeroDivisionError", {"kinds": ["channel"], "channels": ["radio"]}),
@@ -284,6 +295,18 @@ def test_doctor_of_plugins_records_what_it_finds(tmp_path):
     machine.claw("plugins", "doctor", "odd")
 
     assert state_of(machine) == "loaded"
+
+
+def test_doctor_of_plugins_names_the_stage_at_which_the_process_ended(tmp_path):
+    code = HOOK + "import os; os._exit(7)"
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", code)])
+    machine.configured('{"locale": "en"}')
+
+    said = machine.claw("plugins", "doctor", "odd")
+    info = json.loads(machine.claw("plugins", "info", "odd", "--json").out)
+
+    assert "ended with code 7" in said.out and " ms" not in said.out
+    assert (info["state"], info["stage"]) == ("quarantined", "register")
 
 
 def test_the_start_of_a_gateway_and_the_status_of_channels_say_it(tmp_path):

@@ -27,13 +27,12 @@ from claw.contracts.provider import (
 )
 from claw.contracts.transcript import Assistant, Text, Thinking
 from claw.host.isolation import DEFAULT_TIMEOUTS, describe_exception, run_bounded
-from claw.host.registry import Contribution
+from claw.host.registry import Contribution, check_wrapped
 from claw.host.worker import ReusableTimeout, is_own_exit
 from claw.i18n import t
 from claw.security.redaction import KnownSecretMask, Redactor, StreamMask
 
 Log = Callable[[str], None]
-_MEMBERS = ("stream", "context_tokens", "credentials")
 
 
 def apply_middleware(
@@ -63,9 +62,7 @@ def _wrap_all(
 ) -> dict[str, Contribution[Provider]]:
     wrapped = {}
     for name, one in providers.items():
-        value = middleware.wrap(one.value)
-        if missing := [member for member in _MEMBERS if not callable(getattr(value, member, None))]:
-            raise TypeError(f"its middleware answers with a provider that has no {', '.join(missing)}")
+        check_wrapped(value := middleware.wrap(one.value))
         wrapped[name] = Contribution(one.plugin, value)
     return wrapped
 

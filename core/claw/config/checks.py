@@ -46,10 +46,13 @@ def _unusable_workspaces(config: CheckedConfig) -> Iterator[ConfigError]:
         elif agent.has_configured_workspace and not (within and within[0].startswith("workspace")):
             problem = "{folder} is in claw's home, beside keys and conversations"
             fix = "Name a folder outside of {home}, or {home}/workspace-{id}"
+            if within[:1] and within[0].startswith(("~", "${")):
+                problem = "{part} cannot be resolved: there is no such user or environment variable"
+                fix = "Write the folder in full"
         if problem:
             steps = split_key(agent.key_of("workspace")) or ()
             place = tuple(step for step in steps if isinstance(step, str | int))
-            values = {"folder": folder, "home": home, "id": agent.id}
+            values = {"folder": folder, "home": home, "id": agent.id, "part": "".join(within[:1])}
             yield config.error_factory.error(place, problem, fix, **values)
 
 

@@ -39,7 +39,7 @@ from claw.host.registry import (
     account_of,
     answers_of,
     channel_key,
-    check,
+    check_answers,
     check_manifest,
     hook_problems,
     in_order,
@@ -199,7 +199,7 @@ class Host:
             for hook in self._hooks:
                 if (answers := self._asked(plugin, hook, view)) is not None:
                     by_hook[hook] = answers
-                    check(hook, answers)
+                    self._bounded(plugin, partial(check_answers, hook, answers), self._timeouts.hook_seconds)
             for (name, account), wrong in view.failed_accounts.items():
                 by_hook.setdefault("register_channels", []).append(UnavailableChannel(name, account, wrong))
             for name, wrong in view.failed_providers.items():

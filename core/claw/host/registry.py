@@ -187,7 +187,7 @@ class HookRules:
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
-def check(hook: str, things: Sequence[Any]) -> None:
+def check_answers(hook: str, things: Sequence[Any]) -> None:
     """Hold what one plugin answered to one hook against the bounds.
 
     :raises TypeError: an object is not what was asked for.
@@ -214,6 +214,27 @@ def check(hook: str, things: Sequence[Any]) -> None:
         _check_tools(things)
     if hook == "register_chat_commands":
         _check_chat_commands(things)
+    if hook == "register_provider_middleware":
+        for thing in things:
+            check_wrapped(thing.wrap(_PlainProvider()))
+
+
+class _PlainProvider:
+    """A provider with the members that each one has and no other, to try a middleware with."""
+
+    name = "plain"
+
+    async def stream(self, request: object) -> None: ...
+
+    context_tokens = credentials = stream
+
+
+def check_wrapped(provider: object) -> None:
+    """Check the answer of a middleware. :raises TypeError: it is no provider."""
+    if missing := [
+        name for name in WANTED["register_providers"][1:] if not callable(getattr(provider, name, None))
+    ]:
+        raise TypeError(f"its middleware answers with a provider that has no {', '.join(missing)}")
 
 
 def _check_chat_commands(commands: Sequence[Any]) -> None:

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from claw import ClawError, t
-from claw.runtime import KIND_OF_HOOK, WANTED, ToolDeclaration, hook_problems
+from claw.runtime import KIND_OF_HOOK, WANTED, ToolDeclaration, check_answers, hook_problems
 from claw.testing import contributed, plugin_config
 
 SECONDS = 60
@@ -57,11 +57,18 @@ def registrations_of(root: Path, package: str, plugin: str) -> dict[str, Any]:
                 "the package {package} did not come back within {seconds} s", package=package, seconds=SECONDS
             ) from None
         if done.returncode or not answer.exists():
-            why = (done.stderr.strip() or t("it ended without an answer")).splitlines()[-1]
+            why = _last_error(done.stderr) or t("it ended without an answer")
             raise ClawError("the package {package} cannot be asked: {why}", package=package, why=why)
         fields: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
         fields["problems"] = [t(template, **values) for template, values in fields["problems"]]
         return fields
+
+
+def _last_error(output: str) -> str:
+    """Return the exception that ends the output of a process, in one line; empty when there is none."""
+    lines = output.rstrip().splitlines()
+    frames = [number for number, line in enumerate(lines) if line.startswith("  ")]
+    return " ".join(" ".join(lines[frames[-1] + 1 :] if frames else lines[-1:]).split())
 
 
 class RecordingConfig:
@@ -183,6 +190,10 @@ def _wrong_answer(hook: str, things: list[Any]) -> Problem | None:
             )
             kind, members = type(thing).__name__, ", ".join(missing)
             return template, {"hook": hook, "kind": kind, "missing": members, "wanted": _wanted(hook)}
+    try:
+        check_answers(hook, things)
+    except Exception as why:  # noqa: BLE001 - the code of the plugin
+        return "{why}", {"why": " ".join(str(why).split())}
     return None
 
 

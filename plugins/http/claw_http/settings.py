@@ -1,7 +1,7 @@
 """``channels.http`` and ``gateway``: the settings of the listener, its address and its token."""
 
 import re
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Literal, Self
 
 from claw import ChannelConfig, Secret, Section, is_loopback
@@ -98,6 +98,26 @@ class GatewaySettings(Section):
                 raise validation_error(
                     "{value} is no address", fix, at=("trustedProxies",), value=one
                 ) from None
+        return self
+
+    @model_validator(mode="after")
+    def _bind_is_no_number_or_port(self) -> "GatewaySettings":
+        address = listening_address(self.bind)
+        try:
+            ip_address(address.partition("%")[0])
+        except ValueError:  # a name is resolved when the listener starts
+            if not address or re.search(r"[:/\s]|\A[\d.]+\Z", address):
+                fix = "Write an address such as 127.0.0.1; the port is gateway.port"
+                raise validation_error("{value} is no address", fix, at=("bind",), value=self.bind) from None
+        return self
+
+    @model_validator(mode="after")
+    def _origins_match_headers(self) -> "GatewaySettings":
+        for index, one in enumerate(self.allow_origins):
+            if one != "*" and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s?#]+/*", one, re.I):
+                fix = "Write scheme and host without a path, such as https://app.example.com"
+                at = ("allowOrigins", index)
+                raise validation_error("{value} is no origin, so it matches no page", fix, at=at, value=one)
         return self
 
     @model_validator(mode="after")

@@ -31,7 +31,7 @@ def file_warnings(config: Config) -> tuple[ConfigError, ...]:
     return (
         *_unset_variables(config),
         *_foreign_references(config),
-        *_invalid_people(config),
+        *_invalidpeople_lists(config),
         *_invalid_ids(config),
         *_open_channels(config),
         *_repeated_fallbacks(config),
@@ -84,28 +84,28 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-def _invalid_people(config: Config) -> Iterator[ConfigError]:
+def _invalidpeople_lists(config: Config) -> Iterator[ConfigError]:
     """Yield a warning for each entry of a list of owners or approvers that names no one."""
-    for place, people in (*_people(config.settings), *_people(config.owned)):
+    for place, people in (*people_lists(config.settings), *people_lists(config.owned)):
         for index, person in enumerate(people):
-            if ":" not in person and not person.startswith("+"):
+            channel, _, id = person.partition(":")
+            if not (person.startswith("+") or (channel.strip() and id.strip())):
                 problem, fix = "{person} does not name a person", "Write channel:id, or a phone number with +"
                 yield config.error_factory.error((*place, index), problem, fix, person=person)
             else:
-                channel = person.partition(":")[0].strip().lower()
-                yield from _invalid_id(config, (*place, index), channel, person)
+                yield from _invalid_id(config, (*place, index), channel.strip().lower(), person)
 
 
-def _people(value: Any, path: Path = ()) -> Iterator[tuple[Path, tuple[str, ...]]]:
+def people_lists(value: Any, path: Path = ()) -> Iterator[tuple[Path, tuple[str, ...]]]:
     """Yield path and entries of every list of people (``claw.runtime.People``) in a model, and in those below it."""
     if isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
             if name in value.model_fields_set:
                 place, inner = (*path, field.alias or name), getattr(value, name)
-                yield from [(place, inner)] if PEOPLE in field.metadata else _people(inner, place)
+                yield from [(place, inner)] if PEOPLE in field.metadata else people_lists(inner, place)
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _people(inner, (*path, *(key if isinstance(key, tuple) else (key,))))
+            yield from people_lists(inner, (*path, *(key if isinstance(key, tuple) else (key,))))
 
 
 def _invalid_ids(config: Config) -> Iterator[ConfigError]:

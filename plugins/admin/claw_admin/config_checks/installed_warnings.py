@@ -7,6 +7,7 @@ from typing import Any
 from claw import ConfigError, UsageError, nearest
 from claw.runtime import (
     ANY_ENDPOINT,
+    TERMINAL,
     Config,
     InstalledPlugin,
     install_hint,
@@ -16,7 +17,7 @@ from claw.runtime import (
 )
 from pydantic.alias_generators import to_camel
 
-from claw_admin.config_checks.file_warnings import Path, agent_sections
+from claw_admin.config_checks.file_warnings import Path, agent_sections, people_lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ def check_installed(config: Config, known: InstalledNames) -> tuple[ConfigError,
         *_plugin_keys(config, known),
         *_undeclared_keys(config, known),
         *_providers_of_tools(config, known),
+        *_people_of_channels(config, known),
         *_channel_keys(config, known),
         *_provider_keys(config, known),
         *_unusable_addresses(config),
@@ -171,6 +173,20 @@ def _providers_of_tools(config: Config, known: InstalledNames) -> Iterator[Confi
             elif not known.has_unlisted:
                 fix = "To use it: {install}. Else remove the section"
                 yield from _unknown_name(config, path, name, there, problem, fix)
+
+
+def _people_of_channels(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
+    """Yield a warning for each owner or approver on a channel that no installed plugin provides."""
+    there = {TERMINAL, *known.channels}
+    problem, fix = (
+        "no installed plugin provides the channel {name}, so it names nobody",
+        "Correct or remove it",
+    )
+    for place, people in (*people_lists(config.settings), *people_lists(config.owned)):
+        for index, person in enumerate(people):
+            name = person.partition(":")[0].strip().lower()
+            if name and not person.startswith("+") and ":" in person and not known.has_unlisted:
+                yield from _unknown_name(config, (*place, index), name, there, problem, fix)
 
 
 def _channel_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]:

@@ -119,8 +119,9 @@ def compare_with_probe(
     for warning in seen.deprecated:
         yield Finding(id, "deprecated", t("deprecated: {text}", text=warning), grave=False)
     if manifest is None:
-        why = t("it has no manifest, so every start imports it: {ms} ms", ms=seen.import_ms)
-        yield Finding(id, "manifest", why, t("its author runs claw plugins build"), grave=False)
+        if not seen.fault:
+            why = t("it has no manifest, so every start imports it: {ms} ms", ms=seen.import_ms)
+            yield Finding(id, "manifest", why, t("its author runs claw plugins build"), grave=False)
         return
     if not seen.fault:
         yield from _contribution_findings(manifest, seen, wanted)

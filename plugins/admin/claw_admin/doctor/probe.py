@@ -28,7 +28,7 @@ from claw.runtime import (
 )
 
 SECONDS = 90.0
-_MARK, _END = "claw: plugin begins", "claw: plugin ends"
+_MARK, _IMPORTED, _END = "claw: plugin begins", "claw: plugin is imported", "claw: plugin ends"
 _CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
 _CHILD += "from claw_admin.doctor.probe import main; main(*sys.argv[2:])"
 _FILE = "seen.json"
@@ -93,9 +93,10 @@ def _run_probe(plugin: str) -> ProbeResult:
             seen = msgspec.json.decode(Path(folder, _FILE).read_bytes(), type=ProbeResult)
         except OSError:
             why = t("the process ended with code {code}", code=done.returncode)
-            failure = failure or LoadFailure(plugin, CRASHED, "import", "")
-            failure = replace(failure, cause=why, times=MAX_CRASHES)
-            return ProbeResult(fault=("import", why, ""), failure=failure)
+            stage = "register" if _IMPORTED in log else "import"
+            failure = failure or LoadFailure(plugin, CRASHED, stage, "")
+            failure = replace(failure, stage=stage, cause=why, times=MAX_CRASHES)
+            return ProbeResult(fault=(stage, why, ""), failure=failure)
     roots = parse_import_times(log.partition(_MARK)[2].partition(_END)[0].splitlines())
     total = sum(root.ms for root, _ in roots)
     return msgspec.structs.replace(
@@ -166,6 +167,7 @@ def main(plugin: str, folder: str) -> None:
     with contextlib.suppress(BaseException), health.guard(plugin):  # the host reports what is wrong with it
         # What ``import_module`` imports is not timed.
         run_bounded(lambda: __import__(found.package), DEFAULT_TIMEOUTS.import_seconds)
+        sys.stderr.write(f"\n{_IMPORTED}\n")
     answers = host.ask(plugin)
     sys.stderr.write(f"\n{_END}\n")
     accesses.watching = False
