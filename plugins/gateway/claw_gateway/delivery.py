@@ -139,6 +139,7 @@ class OutboxDelivery(SettlingOutbox):
 
     async def stop(self, seconds: float) -> None:
         """Wait ``seconds`` for what is on its way; the rest stays in the ledger for the next start."""
+        self._is_stopped = True
         if self._workers:
             await asyncio.wait(self._workers.values(), timeout=seconds)
         left = list(self._workers.values())
@@ -214,7 +215,7 @@ class OutboxDelivery(SettlingOutbox):
         elif isinstance(item, QueuedReply):
             await self._send(item)
         elif isinstance(item, LeftParts):
-            await self._delete_left_parts(item.turn, item.answer)
+            await self._delete_left_parts(item.turn, item.answer, item.searches)
         else:
             await self._settle(item)
 
@@ -294,8 +295,7 @@ class OutboxDelivery(SettlingOutbox):
         channel = self._channel_of(reply.whole.address)
         if channel is None:
             return 1
-        expected = expected_messages(reply.writer, channel, reply.whole.text)
-        return expected + lost_posts(reply.writer, channel)
+        return expected_messages(reply.writer, channel, reply.whole.text) + lost_posts(reply.writer, channel)
 
     def _record_retry(self, reply: UnfinishedReply, may_stand: bool) -> None:
         """Record what is posted by now, for a start that comes before the next try."""

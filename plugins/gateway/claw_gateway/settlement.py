@@ -85,10 +85,13 @@ class Settlement:
                 await self._delete(channel, outbound, id)
         return tuple(ids)
 
-    async def delete_left_parts(self, channel: Any, turn: str, answer: Outbound) -> bool:
+    async def delete_left_parts(
+        self, channel: Any, turn: str, answer: Outbound, *, is_last: bool
+    ) -> bool | None:
         """Delete what a stream of an ended turn left beside its whole answer; return False if it cannot be found.
 
         :param answer: a delivered message of that turn.
+        :param is_last: if not, return None without a change when the search fails.
         """
         whole = self._journal.delivered_ids(turn)
         shown, lost = self._journal.streamed(turn)
@@ -96,6 +99,8 @@ class Settlement:
         try:
             found: tuple[str, ...] = await self._repeat(lambda: channel.find_sent(search))
         except DeliveryError:
+            if not is_last:
+                return None
             found = ("",) * (lost + 1)
         is_found = len(found) <= lost
         for id in (*shown, *(found if is_found else ())):

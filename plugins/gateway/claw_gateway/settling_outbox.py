@@ -1,11 +1,12 @@
 """The part of the outbox that settles messages with an unknown outcome, and deletes parts of streams that are left."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from claw import Address, Channel, DeliveryError, Outbound, Receipt, t
 
 from claw_gateway.journal import Journal
-from claw_gateway.outbox_items import QueuedReply, UnexpectedError
+from claw_gateway.outbox_items import LeftParts, OutboxItem, QueuedReply, UnexpectedError
 from claw_gateway.settlement import Settlement, doubt_notice, notice_key
 
 
@@ -15,12 +16,19 @@ class SettlingOutbox:
     _journal: Journal
     _channel_of: Callable[[Address], Channel | None]
     _settlement: Settlement
+    _is_stopped = False
+    search_pauses: Sequence[float] = (5.0, 20.0)
+    """Seconds after which a failed search for parts is repeated. After an outage few ids are in question only when the
+    messages of all chats have arrived."""
 
     def enqueue(self, replies: Sequence[Outbound], repeated: bool = False) -> None:
         """Send messages that are in the ledger already."""
         raise NotImplementedError
 
     async def _send(self, message: QueuedReply) -> None:
+        raise NotImplementedError
+
+    def _enqueue(self, address: Address, item: OutboxItem) -> None:
         raise NotImplementedError
 
     def _mark_unknown(self, outbound: Outbound, why: object, *, notice: bool = True) -> None:
@@ -58,15 +66,25 @@ class SettlingOutbox:
             message.receipt.set_result(Receipt(ids))
         await self._delete_left_parts(self._journal.turn_of(message.outbound.key), message.outbound)
 
-    async def _delete_left_parts(self, turn: str, answer: Outbound) -> None:
+    async def _delete_left_parts(self, turn: str, answer: Outbound, searches: int = 0) -> None:
         """Delete the parts that a stream left in the chat, once the whole answer is there; else send a notice."""
         if not self._journal.streamed(turn)[1] or not self._can_settle(answer):
             return
         if not self._journal.is_over(turn) or self._journal.has_pending_replies(turn):
             return
-        if await self._settlement.delete_left_parts(self._channel_of(answer.address), turn, answer):
+        channel, is_last = self._channel_of(answer.address), searches >= len(self.search_pauses)
+        done = await self._settlement.delete_left_parts(channel, turn, answer, is_last=is_last)
+        if done is None:
+            again = LeftParts(turn, answer, searches + 1)
+            loop = asyncio.get_running_loop()
+            loop.call_later(self.search_pauses[searches], self._search_again, again)
+        if done is not False:
             return
         text = t("claw was interrupted here. If an answer above breaks off, the later one is the whole one.")
         about = Outbound(notice_key(turn, "left"), answer.address, text, answers=answer.answers)
         if self._journal.add_reply(turn, about):
             self.enqueue([about])
+
+    def _search_again(self, parts: LeftParts) -> None:
+        if not self._is_stopped:  # else the next start searches
+            self._enqueue(parts.answer.address, parts)

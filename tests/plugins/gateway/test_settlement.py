@@ -247,12 +247,30 @@ async def test_a_death_behind_the_whole_answer_does_not_keep_the_piece_beside_it
     assert service.shown == ["the whole answer"]
 
 
+async def test_a_piece_that_cannot_be_found_yet_is_searched_again_behind_later_answers(harness):
+    harness.asked(streamed=((), 1))
+    service = Finding()
+    service.put("the wh")
+    service.searches = [DeliveryError("too many messages", permanent=True)]
+    delivery = harness.delivery(service)
+    delivery.search_pauses = (0.05,)
+    delivery.enqueue(harness.answered("the whole answer"))
+    delivery.enqueue([Outbound("later", CHAT, "a later answer")])
+    async with asyncio.timeout(5):
+        while "the wh" in service.shown:
+            await asyncio.sleep(0.01)
+    await delivery.stop(5)
+
+    assert service.shown == ["the whole answer", "a later answer"]
+
+
 async def test_a_piece_that_cannot_be_found_is_explained(harness):
     harness.asked(streamed=((), 1))
     service = Finding()
     service.put("the wh")
     service.searches = [DeliveryError("too many messages", permanent=True)]
     delivery = harness.delivery(service)
+    delivery.search_pauses = ()
     delivery.enqueue(harness.answered("the whole answer"))
     await delivery.stop(5)
 
