@@ -39,6 +39,8 @@ class Setting:
     :ivar faults: lines break and services refuse now and then.
     :ivar descriptors: limit of open files of the gateway; 0 = that of this machine.
     :ivar python: interpreter of the gateway; empty = this one.
+    :ivar patience_seconds: time for which HTTP callers repeat a call; a caller who gave up in a storm would be a false
+        finding on a busy machine.
     """
 
     seed: int = 0
@@ -49,7 +51,7 @@ class Setting:
     import_seconds: float = 0.0
     descriptors: int = 0
     python: str = ""
-    patience_seconds: float = 300.0
+    patience_seconds: float = 24 * 3600.0
 
 
 @dataclass
