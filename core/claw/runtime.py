@@ -23,7 +23,7 @@ _NAMES = {
     "claw.app": "App Setup command_host load_setup terminal_message",
     # Command lines: one JSON document, tables, options that several commands share
     "claw.cli.config": "config_findings file_of",
-    "claw.cli.errors": "report_error",
+    "claw.cli.errors": "TERMINATION report_error",
     "claw.cli.output": "document on_terminal printable table utc_time",
     "claw.cli.plugin_commands": "AsJson",
     "claw.cli.plugin_list": "plugin_data unknown_plugin_error",

@@ -63,6 +63,7 @@ from claw.cli.config import (
     file_of as file_of,
 )
 from claw.cli.errors import (
+    TERMINATION as TERMINATION,
     report_error as report_error,
 )
 from claw.cli.output import (

@@ -382,7 +382,7 @@ BUDGETS = {
     "claw_context": 1637,
     "claw_discord": 2504,
     "claw_feishu": 4688,
-    "claw_gateway": 5608,
+    "claw_gateway": 5611,
     "claw_google": 471,
     "claw_http": 2655,
     "claw_http_sdk": 302,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from claw_gateway.process import control, run, signals
+from integration.gateways import home  # noqa: F401
 
 HANGS = """
 import os, signal, sys, threading, time
@@ -18,6 +19,25 @@ threading.Thread(target=time.sleep, args=(30,)).start()  # a stranger's, and no 
 print("ready", flush=True)
 time.sleep(30)
 sys.exit(9)
+"""
+
+DROPPED = """
+import os, signal, sys, time, weakref
+
+class Finder:
+    "Sends SIGTERM while a callback of a weak reference runs, as those of import locks do."
+    def find_spec(self, name, path=None, target=None):
+        if name == "claw_gateway.process.run" and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            about = type("About", (), {})()
+            kept = weakref.ref(about, ended)
+            del about
+
+def ended(ref):
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.05)
+
+sys.meta_path.insert(0, Finder())
 """
 
 TERMINAL = """
@@ -45,6 +65,19 @@ def test_a_process_that_hangs_is_gone_in_time_with_code_0(word):
         subprocess.run(["kill", f"-{word}", str(hanging.pid)], check=True)
         assert hanging.wait(10) == 0
     assert time.monotonic() - began < 5
+
+
+def test_a_signal_whose_exception_is_dropped_while_claw_is_imported_stops_the_gateway(home):  # noqa: F811
+    (home.root / "site").mkdir()
+    (home.root / "site" / "sitecustomize.py").write_text(DROPPED)
+    home.path = [home.root / "site"]
+    with subprocess.Popen(**home.command("gateway", "run"), stderr=subprocess.PIPE, text=True) as running:
+        try:
+            _, err = running.communicate(timeout=15)
+        finally:
+            running.kill()
+    assert "Exception ignored" in err
+    assert running.returncode == 143
 
 
 def test_the_whole_of_a_stop_fits_into_the_fifteen_seconds_that_the_manual_names():

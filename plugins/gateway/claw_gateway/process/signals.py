@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from claw.runtime import SYSTEM_CLOCK
+from claw.runtime import SYSTEM_CLOCK, TERMINATION
 
 STOP_SECONDS = 15.0
 """Time from the first signal to the end of the process, whatever hangs; received messages are on disk."""
@@ -33,10 +33,16 @@ class SignalHandlers:
         self._stop, self._reload = asyncio.Event(), asyncio.Event()
 
     def install(self) -> None:
-        """Install the handlers. Call it from the main thread."""
+        """Install the handlers. Call it from the main thread.
+
+        A signal that came while claw was imported counts too: Python drops the exception of a handler that runs inside
+        a callback of an import lock.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGHUP, self._on_hangup)
+        if TERMINATION.signal:
+            self._on_stop(TERMINATION.signal, None)
 
     def connect(self, loop: asyncio.AbstractEventLoop, stop: asyncio.Event, reload: asyncio.Event) -> None:
         """Set these events of ``loop`` on a signal; a signal that came before counts too."""
@@ -53,8 +59,9 @@ class SignalHandlers:
             posix._exit(
                 128 + number
             )  # not os._exit: an exit of claw itself is no crash of a plugin that loads
-        exit_after(self._stop_seconds)
         self._set(self._stop)
+        with suppress(RuntimeError):  # no further thread can be started
+            exit_after(self._stop_seconds)
 
     def _on_hangup(self, number: int, frame: Any) -> None:
         if self._had_terminal and not os.isatty(
