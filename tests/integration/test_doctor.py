@@ -114,7 +114,9 @@ def test_what_the_code_provides_is_held_against_the_manifest(tmp_path):
     parts = [one["problem"] for one in found if one["kind"] == "part"]
     assert any("acme_secret, which its manifest does not list" in problem for problem in parts)
     assert any("acme_gone, which its code does not provide" in problem for problem in parts)
-    differing = next(problem for problem in parts if "tool acme_status: manifest and code differ in" in problem)
+    differing = next(
+        problem for problem in parts if "tool acme_status: manifest and code differ in" in problem
+    )
     assert "optional" in differing
 
 
