@@ -103,16 +103,20 @@ MANIFEST = {
     "tools": [
         {
             "name": name,
-            "description": "Part of a test.",
-            "parameters": {"type": "object", "properties": properties},
+            "description": description,
+            "parameters": {
+                "type": "object",
+                "properties": {parameter: {"type": "string"} for parameter in parameters},
+                **({"required": parameters} if parameters else {}),
+            },
         }
-        for name, properties in {
-            "harmless": {},
-            "forbidden": {},
-            "risky": {},
-            "put": {"path": {"type": "string"}},
-            "bypass": {"path": {"type": "string"}},
-        }.items()
+        for name, description, parameters in (
+            ("harmless", "Do nothing.", []),
+            ("forbidden", "Be denied by policy.", []),
+            ("risky", "Need a person.", []),
+            ("put", "Write a file through the workspace fence.", ["path"]),
+            ("bypass", "Write a file past the fence.", ["path"]),
+        )
     ],
 }
 

@@ -118,7 +118,8 @@ def _add_layer(home: Path) -> None:
     layer = home / LAYERS_FOLDER / f"1-{sys.implementation.cache_tag}"
     records = {}
     for name in ("layered", "changed"):
-        tools = [{"name": name, "description": "Note that it ran.", "parameters": {"type": "object"}}]
+        parameters = {"type": "object", "properties": {}}
+        tools = [{"name": name, "description": "Note that it ran.", "parameters": parameters}]
         installed(layer, name, MARKED.format(name=name), {"kinds": ["tool"], "tools": tools})
         records[f"stranger-{name}"] = _record(layer, f"stranger_{name}")
     (layer / METADATA_FILE).write_text(json.dumps({"records": records}))
