@@ -4,10 +4,12 @@ import errno
 
 import httpx
 import pytest
-from claw.agent.models import IsolatedProvider
+from claw.agent.providers import GuardedProvider
+from claw.config.models import ModelsSettings
 from claw.contracts.errors import ProviderError
 from claw.contracts.extensions import ModelOptions
 from claw.contracts.provider import Finished
+from claw.security.redaction import Redactor
 from claw.testing import FakeProvider, says
 from claw_models.failover import KeySelection, with_fallback
 from claw_models.key_pool import KeyPool
@@ -51,7 +53,7 @@ class OverHttp(FakeProvider):
 
 def asked(provider, keys, wait=60.0):
     """Ask a model as a turn does."""
-    isolated = {provider.name: IsolatedProvider(provider, 60.0)}
+    isolated = {provider.name: GuardedProvider(provider, ModelsSettings(), Redactor([]), print)}
     selection = KeySelection(keys, wait)
     return with_fallback(refs("a/m"), isolated, BASE, selection, ModelOptions())((), "auto")
 
