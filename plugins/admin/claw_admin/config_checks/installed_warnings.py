@@ -12,6 +12,7 @@ from claw.runtime import (
     InstalledPlugin,
     install_hint,
     origin_of,
+    package_of,
     schema_violations,
     substitute_all,
 )
@@ -107,7 +108,7 @@ def _unknown_sections(config: Config, known: InstalledNames) -> Iterator[ConfigE
             if not (section.base_url and ANY_ENDPOINT in known.providers):
                 problem = "no installed plugin provides {name} as a model provider"
                 own = "For a service of your own, write its baseUrl. Else remove the section"
-                own = own if ANY_ENDPOINT in known.providers else fix
+                own = own if ANY_ENDPOINT in known.providers and not package_of(name) else fix
                 yield from _unknown_name(config, ("providers", name), name, known.providers, problem, own)
     for name in settings.plugins.entries:
         path: Path = ("plugins", "entries", name)
