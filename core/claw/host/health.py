@@ -40,6 +40,7 @@ _open_notes: set[Path] = set()  # those of this process
 _fault_files: list[IO[bytes]] = []  # faulthandler writes to the last one
 _unreadable: set[Path] = set()  # states that this process could not read: it waits for none of them again
 _LOCK_SECONDS = 1.0
+_NO_DATABASE = 26  # SQLITE_NOTADB: sqlite.org, "Result Codes"
 # In the order of the fields of LoadFailure.
 _COLUMNS = "plugin, kind, stage, cause, fix, digest, run, at, times, place, inserts, config"
 _TABLE = (
@@ -221,7 +222,9 @@ class PluginHealth:
             with closing(sqlite3.connect(place, uri=True, timeout=seconds)) as connection:
                 rows = connection.execute(f"SELECT {_COLUMNS} FROM plugin_faults").fetchall()
         except (sqlite3.Error, ValueError) as refused:
-            if "no such table" not in str(refused):
+            # A file that is no database is moved when it is opened for writing, with one line about it.
+            is_moved = getattr(refused, "sqlite_errorcode", 0) == _NO_DATABASE and self._write()
+            if not is_moved and "no such table" not in str(refused):
                 _unreadable.add(self._path)
                 print_once(str(database_error(self._path, refused)))
             return []
