@@ -220,6 +220,27 @@ class TestLayout:
             == size
         )
 
+    @pytest.mark.parametrize(
+        "text", ["gateway: {port: true}", "contextTokens: true", "agents: {defaults: {maxTurns: false}}"]
+    )
+    def test_true_is_no_number(self, tmp_path: Path, text: str) -> None:
+        assert "must be a number" in str(refusal(tmp_path, text))
+
+    def test_the_name_of_a_model_has_no_blanks_around_it(self, tmp_path: Path) -> None:
+        config = given_file(tmp_path, "model: {primary: ' openai/gpt-4.1 ', fallbacks: [' openai/gpt-4o']}\n")
+        model = config.agent().settings.model
+        assert model is not None
+        assert (model.primary, model.fallbacks) == ("openai/gpt-4.1", ("openai/gpt-4o",))
+
+    def test_an_empty_name_of_a_model_is_refused(self, tmp_path: Path) -> None:
+        error = refusal(tmp_path, "agents:\n  defaults:\n    model: ''\n")
+        assert error.line == 3 and "is empty" in str(error)
+
+    @pytest.mark.parametrize("name", ["month", "Weekly"])
+    def test_a_budget_that_is_named_after_a_period_says_its_own(self, tmp_path: Path, name: str) -> None:
+        assert "per day" in str(refusal(tmp_path, f"budgets: {{{name}: {{usd: 5}}}}\n"))
+        given_file(tmp_path, f"budgets: {{{name}: {{usd: 5, per: day}}}}\n")
+
     def test_only_a_star_may_be_without_its_list(self, tmp_path: Path) -> None:
         assert given_file(tmp_path, "tools: {allow: '*'}\n").settings.tools.allow == ("*",)
         error = refusal(tmp_path, "tools: {allow: read}\n")

@@ -115,6 +115,16 @@ def test_a_bomb_of_brackets_is_refused_and_crashes_nothing(json_only: bool) -> N
     assert "deeper" in str(refusal('{"a":' * 100_000, json_only=json_only))
 
 
+@pytest.mark.parametrize("name", ["config.toml", "config.json5", "openclaw.json"])
+def test_a_config_file_of_another_format_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("x = 1")
+    with pytest.raises(ConfigError, match=f"{name} is not read") as refused:
+        source.find_config(tmp_path)
+    assert "config.yaml" in str(refused.value)
+    (tmp_path / "config.yaml").write_text("{}")
+    assert source.find_config(tmp_path) == tmp_path / "config.yaml"
+
+
 def test_one_home_has_one_file(tmp_path: Path) -> None:
     assert source.find_config(tmp_path / "nowhere") is None
     (tmp_path / "config.json").write_text("{}")

@@ -94,6 +94,15 @@ def _to_model_choice(value: Any) -> Any:
     return {"primary": value} if isinstance(value, str) else value
 
 
+def _to_model_name(value: str) -> str:
+    if not value.strip():
+        raise validation_error("is empty", "Write provider/model, or remove the key")
+    return value.strip()
+
+
+ModelName = Annotated[str, AfterValidator(_to_model_name)]
+
+
 def _check_zone(value: str) -> str:
     if value in ("user", "local"):
         return value
@@ -129,8 +138,10 @@ People = Annotated[tuple[str, ...], PEOPLE, AfterValidator(_no_star)]
 class ModelChoice(Section):
     """The model that answers, and its fallbacks, in order."""
 
-    primary: str | None = Field(None, description="provider/model, such as anthropic/claude-sonnet-4-6.")
-    fallbacks: tuple[str, ...] = Field((), description="Models to try when the first one fails.")
+    primary: ModelName | None = Field(
+        None, description="provider/model, such as anthropic/claude-sonnet-4-6."
+    )
+    fallbacks: tuple[ModelName, ...] = Field((), description="Models to try when the first one fails.")
 
 
 Model = Annotated[ModelChoice, BeforeValidator(_to_model_choice, json_schema_input_type=str | ModelChoice)]

@@ -14,6 +14,7 @@ from claw.contracts.errors import ConfigError
 from claw.i18n import t
 
 CONFIG_FILE_NAMES = ("config.yaml", "config.yml", "config.json")
+_OTHER_NAMES = {"config.toml", "config.json5", "config.jsonc", "config.ini", "openclaw.json"}
 MAX_DEPTH = 60
 MAX_NODES = 200_000
 MAX_BYTES = 4 * 1024 * 1024
@@ -52,6 +53,10 @@ def find_config(home: Path) -> Path | None:
     if len(names) > 1:
         problem, fix = "there are two config files: {names}", "Keep one and move the other elsewhere"
         raise ConfigError("", problem, fix, file=str(home), names=" and ".join(names))
+    unread = sorted(name for name in present if name.lower() in _OTHER_NAMES)
+    if unread and not names:
+        problem, fix = "{name} is not read: the config file is named {names}", "Write its settings there"
+        raise ConfigError("", problem, fix, file=str(home), name=unread[0], names=CONFIG_FILE_NAMES[0])
     return home / names[0] if names else None
 
 

@@ -2,10 +2,11 @@
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -54,7 +55,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _is_unambiguous(cls, value: Any) -> Any:
-        """Refuse a key in both spellings, of which one would be ignored, and a switch that is a text."""
+        """Refuse a key in both spellings, of which one would be ignored, and values of a type that pydantic converts."""
         for name, field in cls.model_fields.items() if isinstance(value, Mapping) else ():
             alias = field.alias or name
             if name != alias and name in value and alias in value:
@@ -65,7 +66,18 @@ class Section(BaseModel):
             if field.annotation is bool and isinstance(given, str) and not isinstance(given, SubstitutedText):
                 fix = "Write true or false without quotes"
                 raise validation_error("must be true or false", fix, at=(written,))
+            if isinstance(given, bool) and _is_number(field.annotation, field.metadata):
+                raise validation_error("must be a number", "Write digits, without quotes", at=(written,))
         return value
+
+
+def _is_number(annotation: Any, metadata: Sequence[Any] = ()) -> bool:
+    """Return true for the type of a number, also of one that may be absent; not of one that has a unit."""
+    if get_origin(annotation) in (Union, UnionType):
+        return all(_is_number(one) for one in get_args(annotation))
+    metadata = getattr(annotation, "__metadata__", metadata)
+    is_converted = any(isinstance(one, BeforeValidator) for one in metadata)
+    return getattr(annotation, "__origin__", annotation) in (int, float, type(None)) and not is_converted
 
 
 def section_default() -> Any:

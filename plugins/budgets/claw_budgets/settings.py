@@ -7,6 +7,9 @@ from claw import Section
 from claw.runtime import validation_error
 from pydantic import Field, PositiveInt, RootModel, model_validator
 
+_OTHER_PERIODS = frozenset(
+    {"hour", "hourly", "week", "weekly", "month", "monthly", "year", "yearly", "turn", "session"}
+)
 _PATTERN = frozenset("*?[")
 
 
@@ -33,6 +36,14 @@ class Budgets(RootModel[dict[str, BudgetSettings]]):
     """Caps on what model calls may cost, by names of yours."""
 
     root: dict[str, BudgetSettings] = {}
+
+    @model_validator(mode="after")
+    def _name_promises_no_other_period(self) -> Self:
+        for name, budget in self.root.items():
+            if name.lower() in _OTHER_PERIODS and "per" not in budget.model_fields_set:
+                problem = "is a name, and this budget counts per day"
+                raise validation_error(problem, "Write per: day, or another name", at=(name,))
+        return self
 
     def odd_keys(self, agents: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str, str, dict[str, str]]]:
         """Yield a warning for each cap on an unknown agent, which has no effect. A pattern may match later agents."""
