@@ -93,7 +93,7 @@ def test_a_gateway_is_started_and_stopped_by_a_script(machine: Machine) -> None:
         assert (again["alreadyRunning"], again["pid"]) == (True, started["pid"])
         restarted = json.loads(machine.claw("gateway", "restart", "--json").out)
         assert restarted["kind"] == "gateway-started"
-        assert restarted["pid"] != started["pid"]
+        assert restarted["pid"] != restarted["stoppedPid"] == started["pid"]
     finally:
         stopped = json.loads(machine.claw("gateway", "stop", "--now", "--json").out)
     assert (stopped["pid"], stopped["killed"]) == (restarted["pid"], True)

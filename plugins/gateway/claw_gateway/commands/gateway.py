@@ -71,10 +71,10 @@ def stop(
 def restart(safe: Safe = None, as_json: AsJson = False) -> None:
     """Stop the gateway and start it in the background; running turns continue. An invalid config stops nothing."""
     _check_startable(safe)
-    _, text = _stop(now=False)
+    stopped, text = _stop(now=False)
     if not as_json:
         typer.echo(text)
-    raise typer.Exit(code=_start(safe, as_json))
+    raise typer.Exit(code=_start(safe, as_json, stopped))
 
 
 @app.command()
@@ -141,13 +141,22 @@ def _check_startable(safe: bool | None) -> None:
         raise
 
 
-def _start(safe: bool | None, as_json: bool) -> int:
+def _start(safe: bool | None, as_json: bool, stopped: int | None = None) -> int:
+    """Start a gateway and report it; return the exit code.
+
+    :param stopped: the process that a restart has ended.
+    """
     from claw_gateway.process.control import start_gateway
 
     words = () if safe is None else ("--safe" if safe else "--no-safe",)
     result = start_gateway(home_of(os.environ), os.environ, words)
     if as_json:
-        body = {"pid": result.pid, "alreadyRunning": result.already_running, "output": result.output}
+        body = {
+            "pid": result.pid,
+            "alreadyRunning": result.already_running,
+            "stoppedPid": stopped,
+            "output": result.output,
+        }
         document("gateway-started", body | {"notes": _next_steps() if result.pid else []})
     elif result.pid is None:
         typer.echo(result.output, err=True)

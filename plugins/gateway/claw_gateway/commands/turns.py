@@ -136,7 +136,8 @@ def _change(journal: "Journal", change: Callable[[str], int], turn: str, everyth
     if not (count := change(turn)):
         raise UsageError(
             "turn {id} has no reply that failed",
-            fix="claw turns list --stuck shows the turns; an interrupted turn is resumed at the next start",
+            fix="claw turns list --stuck shows the turns with one. An interrupted turn is resumed at the next start; one "
+            "that ended without a reply is not run again, because its tools may have acted: send the message again",
             id=printable(turn),
         )
     return {turn: count}
