@@ -96,7 +96,7 @@ async def odd() -> str:
 def register_tools(config):
     config.plugin(Wanted)
     HOOK
-    return [tool(name=NAME, close=ended)(odd)] + EXTRA
+    return [tool(name=NAME, close=ended, timeout_seconds=20)(odd)] + EXTRA
 """,
     "section": """
 def render(facts):
@@ -151,7 +151,7 @@ def register_observers(config):
 MANIFESTS: dict[str, dict[str, Any]] = {
     "channel": {"kinds": ["channel"], "channels": ["odd"]},
     "provider": {"kinds": ["provider"], "providers": [{"name": "odd"}]},
-    "tool": {"kinds": ["tool"], "tools": [{"name": "odd", "timeoutSeconds": 20}]},
+    "tool": {"kinds": ["tool"], "tools": [{"name": "odd", "description": "Odd.", "timeoutSeconds": 20}]},
     "section": {"kinds": ["section"], "promptSections": ["Odd"]},
     "reviewer": {"kinds": ["reviewer"], "reviewers": ["odd"]},
     "filter": {"kinds": ["filter"], "filters": ["odd"]},

@@ -67,7 +67,7 @@ def test_a_key_that_its_plugin_would_not_take_is_reported_when_it_is_set(tmp_pat
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("channels.telegram.botToken", "${NOT_ASKED_FOR_HERE:-x}"),
+        ("channels.telegram.botToken", "{file: /nowhere}"),
         ("channels.telegram.poll_seconds", "10"),
         ("channels.telegram.groups", "{'-100': {tools: {also_allow: [read]}}}"),
         ("channels.feishu.appSecret", "{file: /nowhere}"),

@@ -222,9 +222,9 @@ class PluginHealth:
             with closing(sqlite3.connect(place, uri=True, timeout=seconds)) as connection:
                 rows = connection.execute(f"SELECT {_COLUMNS} FROM plugin_faults").fetchall()
         except (sqlite3.Error, ValueError) as refused:
-            # A file that is no database is moved when it is opened for writing, with one line about it.
-            is_moved = getattr(refused, "sqlite_errorcode", 0) == _NO_DATABASE and self._write()
-            if not is_moved and "no such table" not in str(refused):
+            # A file that is no database holds no record; who opens it for writing moves it, and says so.
+            is_none = getattr(refused, "sqlite_errorcode", 0) == _NO_DATABASE
+            if not is_none and "no such table" not in str(refused):
                 _unreadable.add(self._path)
                 print_once(str(database_error(self._path, refused)))
             return []
