@@ -371,7 +371,7 @@ BUDGETS = {
     "claw.host": 2662,
     "claw.policy": 621,
     "claw.security": 1595,
-    "claw.storage": 1390,
+    "claw.storage": 1392,
     "claw_admin": 4578,
     "claw_anthropic": 417,
     "claw_approvals": 735,

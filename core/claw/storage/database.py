@@ -73,7 +73,7 @@ class Database:
         self._clock, self._log, self._disk = clock, log, disk
         self._guard = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._log_fd = -1
+        self._log_fd, self._is_reading = -1, False
         self._sync_failed = False  # a sync failed: unknown how much of the log is on the medium
         self._tables: dict[str, tuple[str, ...]] = {}
         self._created: set[str] = set()
@@ -194,7 +194,7 @@ class Database:
                 yield self._open()
             except sqlite3.DatabaseError as refused:
                 why = database_error(self.path, refused)
-                if getattr(refused, "sqlite_errorcode", 0) & 0xFF == _READONLY:
+                if self._is_reading and getattr(refused, "sqlite_errorcode", 0) & 0xFF == _READONLY:
                     self.close()  # there may be space now: the next use opens it for writing
                 raise why from refused
 
@@ -213,6 +213,7 @@ class Database:
         SYSTEM_DISK.make_folder(self.path.parent)
         if self.path.exists() and not os.access(self.path.parent, os.W_OK):
             self._log(str(home_problem(self.path.parent)))
+            self._is_reading = True
             return sqlite3.connect(read_only_address(self.path), uri=True, check_same_thread=False)
         try:
             return self._configured(sqlite3.connect(self.path, isolation_level=None, check_same_thread=False))
@@ -221,6 +222,7 @@ class Database:
             if why.where == str(self.path) or not self.path.exists() or has_log(self.path):
                 raise why from refused
             self._log(str(why))
+            self._is_reading = True
             return sqlite3.connect(read_only_address(self.path), uri=True, check_same_thread=False)
         except sqlite3.DatabaseError:
             place = SYSTEM_DISK.set_aside(self.path, "bad", self._clock)

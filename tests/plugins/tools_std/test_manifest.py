@@ -23,6 +23,7 @@ def declared(tool):
     line |= {"effects": tool.effects, "parallel": tool.parallel}
     line |= {"results": tool.results} if tool.results != "foreign" else {}
     line |= {"leavesRunning": tool.leaves_running} if tool.leaves_running != ("background",) else {}
+    line |= {"readsFiles": True} if tool.reads_files else {}
     line |= {"parameters": tool.parameters}
     forms = {name: declared(form) for name, form in tool.without.items()}
     return line | ({"without": forms} if forms else {})
@@ -31,11 +32,14 @@ def declared(tool):
 def written(tools) -> str:
     """The manifest as it should be, from the code: to renew it, write this into the file."""
     lines = ["    " + json.dumps(declared(tool), ensure_ascii=False) for tool in tools]
+    settings, keys = "claw_tools_std.settings:ExecSettings", ["tools.exec", "agents.tools.exec"]
+    owned = {"configKeys": keys, "configModels": dict.fromkeys(keys, settings)}
     head = {
         "id": "tools-std",
         "name": "Standard tools",
         "description": "File, shell and message tools for claw agents.",
         "api": ">=1,<2",
+        **owned,
         "kinds": ["tool"],
         "capabilities": {"paths": ["the agent's fence"], "subprocess": True},
     }
