@@ -33,10 +33,14 @@ def quiet(home: Path) -> bool:
 
 
 def unsettled(home: Path) -> int | None:
-    """Count the messages that wait, the turns that run and the replies that are pending; None = no database yet."""
+    """Count the messages that wait, the turns that run, the replies that are pending and the searches for parts of
+    streams; None = no database yet."""
     left = """SELECT (SELECT count(*) FROM inbox WHERE state IN ('new', 'taken'))
               + (SELECT count(*) FROM turns WHERE ended_at_ms IS NULL)
-              + (SELECT count(*) FROM owed WHERE state IN ('owed', 'sending'))"""
+              + (SELECT count(*) FROM owed WHERE state IN ('owed', 'sending'))
+              + (SELECT count(*) FROM watched JOIN turns USING (turn) WHERE ended_at_ms IS NOT NULL
+                 AND streamed > json_array_length(CAST(shown AS TEXT)) AND EXISTS (
+                 SELECT 1 FROM owed WHERE owed.turn = turns.turn AND state = 'paid' AND channel = 'telegram'))"""
     return next((count for (count,) in rows(home, left)), None)
 
 
@@ -60,7 +64,7 @@ def replies(home: Path) -> Iterator[Reply]:
         reply = json.loads(body)
         is_answer = reply.get("stop_reason", "stop") in _ENDS_OF_ANSWERS
         is_notice = not is_answer or reply["key"].endswith(_KEYS_OF_NOTICES)
-        yield Reply(turn, channel, reply["text"], state, repeated, is_notice)
+        yield Reply(turn, channel, reply["text"], state, repeated, is_notice, reply["key"].endswith(":left"))
 
 
 def recorded(home: Path) -> tuple[list[int], list[str]]:

@@ -18,7 +18,6 @@ from claw.runtime import SYSTEM_CLOCK, Clock, Timeouts, describe_exception, with
 
 from claw_gateway.journal import Journal, PendingReply
 from claw_gateway.outbox_items import (
-    LeftParts,
     OutboxItem,
     QueuedReply,
     SettledMessage,
@@ -63,6 +62,7 @@ class OutboxDelivery(SettlingOutbox):
         self._settlement = Settlement(journal, timeouts, _retry_seconds, TRIES, pauses)
         self._chats: dict[Address, deque[OutboxItem]] = {}
         self._workers: dict[Address, asyncio.Task[None]] = {}
+        self._searches = {}
 
     def busy(self, address: Address) -> bool:
         """Return true if something is on its way to this chat."""
@@ -121,7 +121,7 @@ class OutboxDelivery(SettlingOutbox):
                 self.enqueue([one.outbound], repeated=is_news and self._may_be_posted(one))
         oldest_ms = int((now - MAX_AGE_SECONDS) * 1000)
         for turn, answer in self._journal.ended_with_lost_messages(oldest_ms):
-            self._enqueue(answer.address, LeftParts(turn, answer))
+            self._delete_left_parts(turn, answer)
 
     def _is_safe_to_repeat(self, one: PendingReply, age: float) -> bool:
         """Return true if the service shows it once however often it is sent: it knows the key, or the message to edit.
@@ -139,9 +139,12 @@ class OutboxDelivery(SettlingOutbox):
 
     async def stop(self, seconds: float) -> None:
         """Wait ``seconds`` for what is on its way; the rest stays in the ledger for the next start."""
-        self._is_stopped = True
         if self._workers:
             await asyncio.wait(self._workers.values(), timeout=seconds)
+        self._is_stopped = True
+        await self._stop_searches()
+        if self._workers:  # notices that a search sends
+            await asyncio.wait(self._workers.values(), timeout=self.search_stop_seconds)
         left = list(self._workers.values())
         for worker in left:
             worker.cancel()
@@ -214,8 +217,6 @@ class OutboxDelivery(SettlingOutbox):
             await self._settle_in_doubt(item, stopped)
         elif isinstance(item, QueuedReply):
             await self._send(item)
-        elif isinstance(item, LeftParts):
-            await self._delete_left_parts(item.turn, item.answer, item.searches)
         else:
             await self._settle(item)
 
@@ -226,9 +227,6 @@ class OutboxDelivery(SettlingOutbox):
             await within(self._timeouts.send_seconds, call, self._timeouts.grace_seconds)
         except Exception as why:  # noqa: BLE001 - third-party code
             self._log_failure(settled.address, why)
-
-    def _log_failure(self, address: Address, why: Exception) -> None:
-        self._log(t("channel {name} failed: {why}", name=address.channel, why=describe_exception(why)))
 
     async def _finish_reply(self, reply: UnfinishedReply) -> None:
         """Write the final text through the writer; if the service refuses that, send it as separate messages."""
@@ -272,7 +270,7 @@ class OutboxDelivery(SettlingOutbox):
         self._journal.mark_delivered(
             reply.rows[0].key, receipt.message_ids, [row.key for row in reply.rows[1:]]
         )
-        await self._delete_left_parts(turn, reply.rows[0])
+        self._delete_left_parts(turn, reply.rows[0])
 
     def _record_posted(self, reply: UnfinishedReply, message_ids: Sequence[str]) -> str:
         """Record the messages that the writer posted, and the number of posts whose ids are lost; return the turn."""

@@ -13,10 +13,13 @@ class LostMessages:
 
     _database: Database
 
-    def search_of(self, address: Address, since_ms: int, before: str) -> SentSearch:
+    def search_of(
+        self, address: Address, since_ms: int, before: str, *, may_wait: bool = False
+    ) -> SentSearch:
         """Return the search for messages in a chat that were sent after a time and before a message.
 
         :param since_ms: milliseconds since 1970.
+        :param may_wait: no message waits for the result.
         """
         account = (address.channel, address.account)
         earlier = self._database.read(
@@ -46,6 +49,7 @@ class LostMessages:
             before,
             (*((str(chat), str(id)) for chat, id in earlier), *_pairs(sent)),
             frozenset({*((str(chat), str(id)) for chat, id in later), *_pairs(known)}),
+            may_wait,
         )
 
     def reply_time_ms(self, key: str) -> int:

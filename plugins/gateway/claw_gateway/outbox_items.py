@@ -48,16 +48,4 @@ class SettledMessage:
     message_id: str
 
 
-@dataclass(frozen=True)
-class LeftParts:
-    """A turn whose answer is delivered, with a message of it; parts of its stream may be left in the chat.
-
-    :param searches: for them so far.
-    """
-
-    turn: str
-    answer: Outbound
-    searches: int = 0
-
-
-OutboxItem = QueuedReply | UnfinishedReply | SettledMessage | LeftParts
+OutboxItem = QueuedReply | UnfinishedReply | SettledMessage

@@ -17,6 +17,7 @@ from claw.runtime import Timeouts, describe_exception, within
 from claw_gateway.journal import Journal
 
 _KEY_CHARS = 50
+_SEARCH_SECONDS = 300.0  # in the background, at the pace that the limits of the service leave
 _ANSWERS = frozenset({"stop", "length"})
 _NOTICES = (":doubt", ":cut", ":left")
 _T = TypeVar("_T")
@@ -90,20 +91,27 @@ class Settlement:
     ) -> bool | None:
         """Delete what a stream of an ended turn left beside its whole answer; return False if it cannot be found.
 
+        What is known goes at once; the search for the rest may take minutes.
+
         :param answer: a delivered message of that turn.
-        :param is_last: if not, return None without a change when the search fails.
+        :param is_last: if not, return None when the search fails.
         """
         whole = self._journal.delivered_ids(turn)
         shown, lost = self._journal.streamed(turn)
-        search = self._journal.search_of(answer.address, self._journal.began_at_ms(turn), whole[-1])
+        for id in shown:
+            if id not in whole:
+                await self._delete(channel, answer, id)
+        self._journal.record_streamed(turn, whole, len(whole) + lost)
+        began_at_ms = self._journal.began_at_ms(turn)
+        search = self._journal.search_of(answer.address, began_at_ms, whole[-1], may_wait=True)
         try:
-            found: tuple[str, ...] = await self._repeat(lambda: channel.find_sent(search))
+            found: tuple[str, ...] = await self._repeat(lambda: channel.find_sent(search), _SEARCH_SECONDS)
         except DeliveryError:
             if not is_last:
                 return None
             found = ("",) * (lost + 1)
         is_found = len(found) <= lost
-        for id in (*shown, *(found if is_found else ())):
+        for id in found if is_found else ():
             if id not in whole:
                 await self._delete(channel, answer, id)
         self._journal.record_streamed(turn, whole)
@@ -115,12 +123,15 @@ class Settlement:
         with suppress(DeliveryError):
             await self._repeat(lambda: channel.delete(of.address, id))
 
-    async def _repeat(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Make a call that may be made twice, until it succeeds or is refused, or the tries are used up."""
+    async def _repeat(self, call: Callable[[], Awaitable[_T]], seconds: float | None = None) -> _T:
+        """Make a call that may be made twice, until it succeeds or is refused, or the tries are used up.
+
+        :param seconds: timeout of each try; None = that of a send.
+        """
         (pause, longest), tries = self._pauses, self._tries
         while True:
             try:
-                return await self._call(call())
+                return await self._call(call(), seconds)
             except DeliveryError as failed:
                 tries -= failed.retry_after_seconds is None
                 if failed.permanent or not tries:
@@ -129,9 +140,9 @@ class Settlement:
                 if failed.retry_after_seconds is None:
                     pause = min(2 * pause, longest)
 
-    async def _call(self, asked: Awaitable[_T]) -> _T:
+    async def _call(self, asked: Awaitable[_T], seconds: float | None = None) -> _T:
         try:
-            return await within(self._timeouts.send_seconds, asked, self._timeouts.grace_seconds)
+            return await within(seconds or self._timeouts.send_seconds, asked, self._timeouts.grace_seconds)
         except TimeoutError:
             raise DeliveryError("the service did not answer in time") from None
         except DeliveryError:

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from claw import Address, Channel, DeliveryError, Outbound, Receipt, t
+from claw.runtime import Timeouts, describe_exception
 
 from claw_gateway.journal import Journal
-from claw_gateway.outbox_items import LeftParts, OutboxItem, QueuedReply, UnexpectedError
+from claw_gateway.outbox_items import QueuedReply, UnexpectedError
 from claw_gateway.settlement import Settlement, doubt_notice, notice_key
 
 
@@ -16,10 +17,15 @@ class SettlingOutbox:
     _journal: Journal
     _channel_of: Callable[[Address], Channel | None]
     _settlement: Settlement
+    _timeouts: Timeouts
+    _log: Callable[[str], None]
+    _searches: dict[str, asyncio.Task[None]]
     _is_stopped = False
     search_pauses: Sequence[float] = (5.0, 20.0)
     """Seconds after which a failed search for parts is repeated. After an outage few ids are in question only when the
     messages of all chats have arrived."""
+    search_stop_seconds = 2.0
+    """Time that a search has when claw stops; the next start begins it again."""
 
     def enqueue(self, replies: Sequence[Outbound], repeated: bool = False) -> None:
         """Send messages that are in the ledger already."""
@@ -28,11 +34,11 @@ class SettlingOutbox:
     async def _send(self, message: QueuedReply) -> None:
         raise NotImplementedError
 
-    def _enqueue(self, address: Address, item: OutboxItem) -> None:
-        raise NotImplementedError
-
     def _mark_unknown(self, outbound: Outbound, why: object, *, notice: bool = True) -> None:
         raise NotImplementedError
+
+    def _log_failure(self, address: Address, why: Exception) -> None:
+        self._log(t("channel {name} failed: {why}", name=address.channel, why=describe_exception(why)))
 
     def _can_settle(self, outbound: Outbound) -> bool:
         """Return true if it can be found out whether a message is in its chat."""
@@ -64,27 +70,48 @@ class SettlingOutbox:
         self._journal.mark_delivered(message.outbound.key, ids)
         if message.receipt and not message.receipt.done():
             message.receipt.set_result(Receipt(ids))
-        await self._delete_left_parts(self._journal.turn_of(message.outbound.key), message.outbound)
+        self._delete_left_parts(self._journal.turn_of(message.outbound.key), message.outbound)
 
-    async def _delete_left_parts(self, turn: str, answer: Outbound, searches: int = 0) -> None:
-        """Delete the parts that a stream left in the chat, once the whole answer is there; else send a notice."""
+    def _delete_left_parts(self, turn: str, answer: Outbound) -> None:
+        """Delete the parts that a stream left in the chat, once the whole answer is there; else send a notice.
+
+        That is done beside the messages of the chat, as it can take minutes.
+        """
+        if self._is_stopped or turn in self._searches:
+            return
         if not self._journal.streamed(turn)[1] or not self._can_settle(answer):
             return
         if not self._journal.is_over(turn) or self._journal.has_pending_replies(turn):
             return
-        channel, is_last = self._channel_of(answer.address), searches >= len(self.search_pauses)
-        done = await self._settlement.delete_left_parts(channel, turn, answer, is_last=is_last)
-        if done is None:
-            again = LeftParts(turn, answer, searches + 1)
-            loop = asyncio.get_running_loop()
-            loop.call_later(self.search_pauses[searches], self._search_again, again)
-        if done is not False:
+        task = self._searches[turn] = asyncio.ensure_future(self._search_left_parts(turn, answer))
+        task.add_done_callback(lambda _: self._searches.pop(turn, None))
+
+    async def _search_left_parts(self, turn: str, answer: Outbound) -> None:
+        is_found: bool | None = None
+        for pause in (*self.search_pauses, None):
+            channel = self._channel_of(answer.address)
+            try:
+                is_found = await self._settlement.delete_left_parts(
+                    channel, turn, answer, is_last=pause is None
+                )
+            except Exception as broken:  # noqa: BLE001 - the journal; the next start searches
+                self._log_failure(answer.address, broken)
+                return
+            if is_found is not None or pause is None or self._is_stopped:
+                break
+            await asyncio.sleep(pause)
+        if is_found is not False:
             return
         text = t("claw was interrupted here. If an answer above breaks off, the later one is the whole one.")
         about = Outbound(notice_key(turn, "left"), answer.address, text, answers=answer.answers)
         if self._journal.add_reply(turn, about):
             self.enqueue([about])
 
-    def _search_again(self, parts: LeftParts) -> None:
-        if not self._is_stopped:  # else the next start searches
-            self._enqueue(parts.answer.address, parts)
+    async def _stop_searches(self) -> None:
+        """Give the searches a short time to end; the next start begins them again."""
+        if self._searches:
+            await asyncio.wait(self._searches.values(), timeout=self.search_stop_seconds)
+        if left := list(self._searches.values()):
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left, timeout=self._timeouts.grace_seconds)

@@ -268,7 +268,8 @@ class TelegramChannel:
 
     async def find_sent(self, search: SentSearch) -> tuple[str, ...]:
         """Return the bot's own messages in a range of ids; see :func:`claw_telegram.lost_messages.find_sent`."""
-        return await find_sent(self._api(), self._account.token, self._chat(search.address), search)
+        chat = self._chat(search.address)
+        return await find_sent(self._api(), self._account.token, chat, search, self._pacer)
 
     async def react(self, address: Address, message_id: str, emoji: str, remove: bool = False) -> None:
         """Add the bot's reaction to a message or remove it: one of a fixed set of emoji, one per bot."""

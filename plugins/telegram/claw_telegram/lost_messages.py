@@ -14,21 +14,31 @@ from claw_channel_sdk import SentSearch
 
 from claw_telegram.api import BotApi, TelegramError
 from claw_telegram.call_budget import is_group
+from claw_telegram.pacer import Pacer
 
 MOST_IDS, MOST_IDS_OF_A_GROUP = 20, 5
-"""Limits of ids that are tried: more calls would take the place of answers, of which a group takes 20 a minute."""
+"""Limits of ids that are tried; the second one where messages wait for the search: a group takes 20 calls a minute."""
 _PATIENCE_SECONDS = 5.0
 _SUPERGROUP = "-100"
 
 
-async def find_sent(api: BotApi, token: str, chat: int | str, search: SentSearch) -> tuple[str, ...]:
+async def find_sent(
+    api: BotApi, token: str, chat: int | str, search: SentSearch, pacer: Pacer
+) -> tuple[str, ...]:
     """Return the ids of the bot's own messages in the range of a search, oldest first.
 
     :param token: of the bot; it begins with the bot's user id.
     :param chat: the chat as the Bot API wants it.
+    :param pacer: of the calls; a search that may wait leaves a part of each limit to messages.
     :raises DeliveryError: permanent if the range is unknown or has more ids than ``MOST_IDS``.
     """
-    return tuple([str(id) for id in _candidates(search) if await _is_own(api, token, chat, id)])
+    found = []
+    for id in _candidates(search):
+        if search.may_wait:
+            await pacer.wait_for_room(str(chat), "edit")
+        if await _is_own(api, token, chat, id):
+            found.append(str(id))
+    return tuple(found)
 
 
 def _candidates(search: SentSearch) -> list[int]:
@@ -40,7 +50,7 @@ def _candidates(search: SentSearch) -> list[int]:
     if start is None:
         raise DeliveryError("no message before the lost one is known", permanent=True)
     wanted = [id for id in range(start + 1, min(end, start + 1000 * MOST_IDS)) if id not in known]
-    most = MOST_IDS_OF_A_GROUP if is_group(chat) else MOST_IDS
+    most = MOST_IDS_OF_A_GROUP if is_group(chat) and not search.may_wait else MOST_IDS
     if len(wanted) > most:
         raise DeliveryError(
             "the lost message has one of {count} ids, and at most {most} are tried",

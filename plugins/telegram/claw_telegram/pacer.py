@@ -59,6 +59,12 @@ class Pacer:
         now = self._clock.monotonic()
         return chat not in self._waiting and self._budget.wait(chat, kind, now, optional=True) <= 0
 
+    async def wait_for_room(self, chat: str, kind: CallKind) -> None:
+        """Wait until a call is allowed that leaves a part of each limit to calls which must not be skipped."""
+        while not self.has_room(chat, kind):
+            wait = self._budget.wait(chat, kind, self._clock.monotonic(), optional=True)
+            await asyncio.sleep(max(_SOONEST_SECONDS, wait))
+
     async def wait_for_post(self, chat: str) -> None:
         """Wait, however long it takes, until a message to this chat is allowed; the next call there goes out at once."""
         self._allowed[chat] = self._allowed_before(chat) or await self._admit(chat, "post")

@@ -278,6 +278,41 @@ async def test_a_piece_that_cannot_be_found_is_explained(harness):
     assert "breaks off" in service.shown[2]
 
 
+async def test_a_known_piece_goes_at_once_while_another_cannot_be_found(harness):
+    service = Finding()
+    harness.asked(streamed=((str(service.put("the first")),), 2))
+    service.put("and the sec")
+    service.searches = [DeliveryError("too many messages", permanent=True)] * 9
+    delivery = harness.delivery(service)
+    delivery.search_stop_seconds = 0.1
+    delivery.enqueue(harness.answered("the whole answer"))
+    await delivery.stop(5)
+
+    assert service.shown == ["and the sec", "the whole answer"]
+    assert harness.journal.streamed("t")[1] == 1, "the next start searches"
+
+
+async def test_an_answer_does_not_wait_for_a_search(harness):
+    harness.asked(streamed=((), 1))
+    service = Finding()
+    service.put("the wh")
+    delivery, searching = harness.delivery(service), asyncio.Event()
+    delivery.search_stop_seconds = 0.1
+
+    async def find_sent(search):
+        searching.set()
+        await asyncio.Event().wait()
+
+    service.find_sent = find_sent
+    delivery.enqueue(harness.answered("the whole answer"))
+    await asyncio.wait_for(searching.wait(), 5)
+    delivery.enqueue([Outbound("later", CHAT, "a later answer")])
+    await delivery.stop(5)
+
+    assert service.shown == ["the wh", "the whole answer", "a later answer"]
+    assert harness.journal.streamed("t")[1] == 1, "the next start searches"
+
+
 async def test_more_unknown_messages_than_there_can_be_pieces_are_not_touched(harness):
     harness.asked(streamed=((), 1))
     service = Finding()

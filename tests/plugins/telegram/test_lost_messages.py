@@ -1,8 +1,12 @@
 """Messages of the bot whose ids are lost are found by their ids, and those of people are never taken for them."""
 
+import asyncio
+from contextlib import suppress
+
 import pytest
 from claw import Address, DeliveryError, Outbound
 from claw_channel_sdk import SentSearch
+from claw_telegram.call_budget import GROUP as GROUP_LIMIT
 from claw_telegram.fake import FakeRefusal, FakeTelegram
 from claw_telegram.lost_messages import MOST_IDS, MOST_IDS_OF_A_GROUP
 from plugins.telegram.bench import channel_at
@@ -62,6 +66,28 @@ async def test_a_search_leaves_a_group_most_of_its_twenty_calls_a_minute() -> No
         with pytest.raises(DeliveryError, match="at most 5") as refused:
             await channel.find_sent(search)
         assert refused.value.permanent and not fake.calls("editMessageReplyMarkup")
+
+
+async def test_a_search_for_which_nothing_waits_tries_more_ids_and_leaves_calls_to_answers() -> None:
+    async with FakeTelegram() as fake, channel_at(fake.url) as channel:
+        asked = str(fake.message("?", chat=GROUP)["message_id"])
+        for _ in range(MOST_IDS_OF_A_GROUP):
+            fake.message("people talk", chat=GROUP)
+        lost = await sent(channel, "one", GROUP)
+        before = await sent(channel, "the whole answer", GROUP)
+        search = SentSearch(address(GROUP), before, ((str(GROUP), asked),), may_wait=True)
+        assert await channel.find_sent(search) == (lost,)
+
+        for _ in range(MOST_IDS - MOST_IDS_OF_A_GROUP):
+            fake.message("people talk", chat=GROUP)
+        longer = SentSearch(address(GROUP), before, ((str(GROUP), asked),), may_wait=True)
+        wide = asyncio.create_task(channel.find_sent(longer))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(wide), 1)
+        calls = len(fake.calls("editMessageReplyMarkup"))
+        assert calls + len(fake.calls("sendMessage")) <= GROUP_LIMIT.calls - GROUP_LIMIT.spare
+        await asyncio.wait_for(sent(channel, "an answer goes out at once", GROUP), 5)
+        wide.cancel()
 
 
 async def test_a_range_without_a_beginning_is_refused() -> None:
