@@ -30,6 +30,16 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Stop if pytest-xdist does not keep the tests of a group together: each rig would run in every worker."""
+    grouped = [one for one in items if one.get_closest_marker("xdist_group")]
+    if config.getoption("loadgroup", False) and not all("@" in one.nodeid for one in grouped):
+        raise pytest.UsageError(
+            f"pytest-xdist forms no groups with pytest {pytest.__version__}: see constraints.txt"
+        )
+
+
 @pytest.fixture
 def full(request: pytest.FixtureRequest) -> bool:
     """Return true if the large cases run in full."""

@@ -41,7 +41,7 @@ from claw.contracts.transcript import ToolCall
 from claw.host import discovery
 from claw.host.calls import FIX
 from claw.host.discovery import installed_plugins
-from claw.host.health import PluginHealth
+from claw.host.health import PartHealth, PluginHealth
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
 from claw.host.manager import Host
 from claw.host.manifest import InstalledPlugin
@@ -170,13 +170,14 @@ class App:
         self._write_log: Callable[[str], None] | None = before._write_log if before else log
         self._make_home()
         self._network: HttpClients = before._network if before else HttpClients()
-        self._worker = PluginWorker(self.timeouts, self._task_failed)
         known = before and before._database
         self._database: Database = known or Database(self.config.home / "state.db", clock, self.log, disk)
+        health = PluginHealth(self.config.home / "plugins", self._database, self._clock.now)
+        self._worker = PluginWorker(self.timeouts, self._task_failed, PartHealth(health, setup.found))
         self.host = Host(
             setup.plugin_states,
             self._view,
-            PluginHealth(self.config.home / "plugins", self._database, self._clock.now),
+            health,
             self._plugins,
             self.log,
             HookRules(setup.config.settings.plugins.slots.chosen(), timeouts=self.timeouts),

@@ -250,7 +250,8 @@ LARGE = "a large library that most runs do not need"
 LAZY_IMPORTS = {
     FAST: {
         "claw.__main__": "claw claw.cli.errors claw.cli.main claw.cli.plugin_list claw.host.overlay os",
-        "claw.cli.errors": "claw.cli.usage_errors claw.security.redaction claw.storage claw.storage.files traceback",
+        "claw.cli.errors": "claw.cli.usage_errors claw.security.redaction claw.storage claw.storage.files threading time "
+        "traceback",
         "claw.host.discovery": "claw.host.integrity claw.storage.database claw.storage.files",
         "claw.host.health": "claw.storage.database claw.storage.files faulthandler hashlib sqlite3 traceback",
         "claw.host.integrity": "tomllib",
@@ -363,12 +364,12 @@ def test_an_import_inside_a_function_of_a_plugin_has_a_reason() -> None:
 
 
 BUDGETS = {
-    "claw": 682,
+    "claw": 683,
     "claw.agent": 2376,
-    "claw.cli": 915,
-    "claw.config": 1894,
-    "claw.contracts": 1573,
-    "claw.host": 2662,
+    "claw.cli": 946,
+    "claw.config": 1900,
+    "claw.contracts": 1574,
+    "claw.host": 2728,
     "claw.policy": 621,
     "claw.security": 1595,
     "claw.storage": 1392,

@@ -101,6 +101,7 @@ CASES = [
     ("workspace: linked", "workspace", ERROR, "beside keys and conversations"),
     ("agents: {list: [{id: ../evil}]}", "agents.list[0].id", ERROR, "is a path"),
     ("agents: {list: [{id: '..'}]}", "agents.list[0].id", ERROR, "is no name"),
+    (f"agents: {{list: [{{id: {'a' * 65}}}]}}", "agents.list[0].id", ERROR, "at most 64 characters"),
     ("owners: ['']", "owners[0]", ERROR, "is empty"),
     ("workspace: /etc/passwd", "workspace", ERROR, "is a file"),
     ("workspace: .", "workspace", ERROR, "beside keys and conversations"),

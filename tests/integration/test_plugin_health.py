@@ -13,6 +13,8 @@ import pytest
 from claw.host.health import HUNG, LoadFailure, PluginHealth
 from third_party import Machine, installed, plugin_code
 
+pytestmark = pytest.mark.xdist_group("plugin health")  # one worker makes the machine
+
 BOOM = "raise RuntimeError('no luck')"
 HOOK = "from claw import hookimpl\n@hookimpl\ndef register_tools(config):\n    "
 DECLARED = {"kinds": ["tool"], "tools": [{"name": "lazy_do", "description": "Do."}]}

@@ -4,15 +4,19 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from errno import EDQUOT, EFBIG, ENOSPC
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from claw import i18n
 from claw.cli.output import SCHEMA_VERSION
 from claw.contracts.errors import ClawError
 from claw.host import discovery
+
+_LAST_SECONDS = 5.0
 
 
 def exit_with(code: int) -> NoReturn:
@@ -21,7 +25,43 @@ def exit_with(code: int) -> NoReturn:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the interpreter's flush at exit
+    threads = sys.modules.get("threading")
+    if threads and threads.active_count() > 1:  # the interpreter waits for threads, without an end
+        threads.Thread(target=_end_in_time, args=(code,), daemon=True).start()
+        sys.unraisablehook = partial(_end_at_interrupt, sys.unraisablehook)
     sys.exit(code)
+
+
+def _end_at_interrupt(report: Callable[[Any], Any], unraisable: Any) -> None:
+    """End the process, without a traceback, at a Ctrl-C while the interpreter waits for threads."""
+    import threading
+
+    if unraisable.exc_type is KeyboardInterrupt and not threading.main_thread().is_alive():
+        os._exit(130)
+    report(unraisable)
+
+
+def _end_in_time(code: int) -> None:
+    """End the process although a plugin left a thread, or a handler of the exit, that does not end."""
+    import threading
+    import time
+
+    time.sleep(_LAST_SECONDS)
+    if threading.main_thread().is_alive():  # somebody caught the exit
+        return
+    frames, owners = sys._current_frames(), set[str]()
+    for thread in threading.enumerate():
+        frame = frames.get(thread.ident or 0) if not thread.daemon else None
+        while frame and (package := str(frame.f_globals.get("__name__")).partition(".")[0]):
+            if package not in sys.stdlib_module_names:
+                owners.add(package)
+            frame = frame.f_back
+    text = "a thread of {packages} does not end; claw ends without it"
+    if not (names := ", ".join(sorted(owners - {"claw"}))):
+        text = "what a plugin does at the end of claw takes too long; claw ends without it"
+    sys.stderr.write(i18n.t(text, packages=names) + "\n")
+    sys.stderr.flush()
+    os._exit(code)
 
 
 @dataclass

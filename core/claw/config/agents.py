@@ -12,7 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from claw.config.paths import normalise_agent_id
+from claw.config.paths import AGENT_ID_CHARS, normalise_agent_id
 from claw.config.values import Names, Secret, Section, section_default, validation_error
 
 Profile = Literal["minimal", "coding", "messaging", "full", "default"]
@@ -235,6 +235,9 @@ class AgentEntry(AgentSettings):
             raise validation_error("{id} is a path", "Write a name such as {name}", id=value, name=name)
         if not any(map(str.isalnum, value)):
             raise validation_error("{id} is no name", "Write letters and digits", id=value)
+        if len(value) > AGENT_ID_CHARS:
+            problem = "{id} is too long: a name has at most {most} characters"
+            raise validation_error(problem, "Write a shorter name", id=f"{value[:12]}…", most=AGENT_ID_CHARS)
         return value
 
 

@@ -26,7 +26,7 @@ _TYPE_ERRORS = {
     "tuple_type": _LIST, "list_type": _LIST, "dict_type": _MAP, "mapping_type": _MAP, "model_type": _MAP,
     "model_attributes_type": _MAP, "missing": ("is required but missing", "Add it"),
     "string_too_short": ("is empty", "Write a string"),
-    "string_pattern_mismatch": ("has the wrong format", "See the manual for the format"),
+    "string_pattern_mismatch": ("has the wrong format", "The format is {pattern}, a regular expression"),
 }  # fmt: skip
 _LIMITS = {
     "greater_than": "{value} is out of range: it must be greater than {limit}",

@@ -132,12 +132,15 @@ def line_of(path: Path, lines: Mapping[Path, int]) -> int | None:
     return lines.get(path)
 
 
+AGENT_ID_CHARS = 64
+
+
 def normalise_agent_id(value: str | None, default: str = "default") -> str:
     """Normalise an agent id: lower case, at most 64 of ``a-z 0-9 _ -``; ``default`` when nothing usable is left."""
     lowered = (value or "").strip().lower()
-    if re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", lowered):
+    if len(lowered) <= AGENT_ID_CHARS and re.fullmatch(r"[a-z0-9][a-z0-9_-]*", lowered):
         return lowered
-    cleaned = re.sub(r"[^a-z0-9_-]+", "-", lowered).strip("-")[:64]
+    cleaned = re.sub(r"[^a-z0-9_-]+", "-", lowered).strip("-")[:AGENT_ID_CHARS]
     return cleaned or default
 
 

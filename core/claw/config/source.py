@@ -289,6 +289,8 @@ def _parse_json(text: str) -> tuple[Any, dict[KeyPath, int]]:
         return json.loads(text, parse_constant=_reject_constant, object_pairs_hook=_unique), builder.lines
     except json.JSONDecodeError as cause:
         problem, fix = "is not valid JSON ({cause})", "Correct the line; JSON allows no trailing comma"
+        if cause.msg.startswith("Expecting property name") and text[cause.pos : cause.pos + 1] not in "}'":
+            fix = 'Put the key in double quotes: "key": value'
         if text[cause.pos : cause.pos + 2] in ("//", "/*"):
             fix = "JSON allows no comments: delete them, or rename the file to config.yaml and write # before them"
         if cause.pos >= len(text.rstrip()) or cause.msg.startswith("Unterminated string"):

@@ -106,13 +106,14 @@ class RenderedSection:
 
     :param text: its part of the prompt; empty when the section failed.
     :param stable: its half, after the operator's positions.
-    :param fault: the error, empty when it did not fail.
+    :param fault: the error, empty when it did not fail; ``cause``: of it, without the plugin.
     """
 
     section: PromptSection
     text: str
     stable: bool = True
     fault: str = ""
+    cause: str = ""
 
 
 def ordered_sections(

@@ -43,6 +43,10 @@ _DECISIONS = ("once", "always", "deny", "nobody")
 
 FIX = "update it, or disable it: claw config set plugins.entries.{id}.enabled false"
 
+_REVIEWER, _APPROVER = "its reviewer failed: {why}", "its approver failed: {why}"
+_FILTER, _OBSERVER = "its filter failed: {why}", "its observer failed: {why}"
+_MIDDLEWARE, _SECTION = "its middleware failed: {why}", "its prompt section {name} failed: {why}"
+
 T = TypeVar("T")
 Log = Callable[[str], None]
 
@@ -80,8 +84,10 @@ async def run_reviewers(call: ToolCall, context: CallContext, plugins: PluginSet
             if not isinstance(said.note, str) or not isinstance(said.end_turn, str):
                 raise TypeError("note and end_turn of a review are text")
         except Exception as why:  # noqa: BLE001 - plugin code
-            said = Review("deny", _failed("its reviewer failed: {why}", one, why, plugins.log))
+            said = Review("deny", _failed(_REVIEWER, one, why, plugins))
             rank = _STRICTNESS.index("deny")
+        else:
+            plugins.worker.parts.worked(one.plugin, _REVIEWER)
         if said.arguments is not None:
             call = ToolCall(call.id, call.name, said.arguments)
         if said.note:
@@ -112,7 +118,8 @@ async def ask_approver(request: ApprovalRequest, plugins: PluginSet) -> Decision
         if not isinstance(decision, Decision) or decision.verdict not in _DECISIONS:
             raise TypeError(f"ask answered with {decision!r:.200}, not a Decision")
     except Exception as why:  # noqa: BLE001 - a plugin's code
-        return Decision("deny", _failed("its approver failed: {why}", approver, why, plugins.log))
+        return Decision("deny", _failed(_APPROVER, approver, why, plugins))
+    plugins.worker.parts.worked(approver.plugin, _APPROVER)
     if decision.allowed or decision.reason:
         return decision
     return replace(decision, reason=t("the user was asked and did not allow it"))
@@ -170,8 +177,9 @@ def _answers_of_middleware(
             try:
                 answer = read(step(value))
             except Exception as why:  # noqa: BLE001 - a plugin's code
-                _failed("its middleware failed: {why}", one, why, plugins.log)
+                _failed(_MIDDLEWARE, one, why, plugins)
             else:
+                plugins.worker.parts.worked(one.plugin, _MIDDLEWARE)
                 yield answer
 
 
@@ -193,7 +201,7 @@ async def review_tool_result(
                 raise TypeError(f"a result is a ToolResult, not {type(changed).__name__}")
             result = changed or result
         except Exception as why:  # noqa: BLE001 - plugin code
-            failure = _failed("its reviewer failed: {why}", one, why, plugins.log)
+            failure = _failed(_REVIEWER, one, why, plugins)
             result = ToolResult(failure, is_error=True)
     return result
 
@@ -213,8 +221,9 @@ async def run_filters(message: T, way: str, plugins: PluginSet) -> T | None:
             if not isinstance(answer, kind | None):
                 raise TypeError(f"{way} answers with {kind.__name__} or None, not {type(answer).__name__}")
         except Exception as why:  # noqa: BLE001 - plugin code
-            _failed("its filter failed: {why}", one, why, plugins.log)
+            _failed(_FILTER, one, why, plugins)
             continue
+        plugins.worker.parts.worked(one.plugin, _FILTER)
         if answer is None:
             return None
         message = answer
@@ -228,7 +237,9 @@ async def notify_observers(event: Event, plugins: PluginSet) -> None:
         try:
             await plugins.worker.call(one.value.on_event, event, seconds=seconds, who=one.plugin)
         except Exception as why:  # noqa: BLE001 - plugin code
-            _failed("its observer failed: {why}", one, why, plugins.log)
+            _failed(_OBSERVER, one, why, plugins)
+        else:
+            plugins.worker.parts.worked(one.plugin, _OBSERVER)
 
 
 @dataclass
@@ -281,6 +292,7 @@ class SectionCache:
                 facts, volatile = await worker.call(step, facts, seconds=seconds, who=section.plugin)
             except Exception as why:  # noqa: BLE001 - plugin code
                 log(_section_fault(section, why))
+                worker.parts.failed(section.plugin, _SECTION, name=section.name, why=describe_exception(why))
                 volatile = ()
                 continue
             for line in facts.warnings:
@@ -317,6 +329,8 @@ class SectionCache:
         keep, now = worker.timeouts.section_keep_seconds, self._clock.monotonic()
         ready = {(piece.section.plugin, piece.section.name): (now, piece) for piece in volatile}
         known.rendered |= ready
+        for piece in volatile:
+            _report(piece, worker)
         due: dict[str, list[tuple[PromptSection, bool]]] = {}
         for section, stable in known.order:
             key = section.plugin, section.name
@@ -327,6 +341,7 @@ class SectionCache:
         for plugin, sections in due.items():
             for piece in await _render_all(plugin, sections, known.facts, facts, worker):
                 known.rendered[plugin, piece.section.name] = self._clock.monotonic(), piece
+                _report(piece, worker)
 
     def _known(self, facts: PromptFacts, is_kept: bool) -> _Known:
         key = facts.runtime.get("session", "")
@@ -372,7 +387,7 @@ async def _render_all(
             step, seconds=worker.timeouts.section_seconds, who=plugin
         )
     except Exception as why:  # noqa: BLE001 - plugin code
-        return [RenderedSection(one, "", stable, _section_fault(one, why)) for one, stable in sections]
+        return [_left_out(one, stable, why) for one, stable in sections]
     return pieces
 
 
@@ -393,11 +408,11 @@ async def _render_one(section: PromptSection, stable: bool, facts: PromptFacts, 
         if not isinstance(text, str):
             raise TypeError(f"render answered with {type(text).__name__}, not text")
     except Exception as why:  # noqa: BLE001 - plugin code
-        return RenderedSection(section, "", stable, _section_fault(section, why))
+        return _left_out(section, stable, why)
     except BaseException as why:
         if is_own_exit(why):
             raise
-        return RenderedSection(section, "", stable, _section_fault(section, why))
+        return _left_out(section, stable, why)
     return RenderedSection(section, text[:most].strip("\n"), stable)
 
 
@@ -408,13 +423,28 @@ def _own_words(facts: PromptFacts) -> int:
     return files + tools + len(facts.agent.settings.system_prompt or "") + len(facts.extra)
 
 
+def _left_out(section: PromptSection, stable: bool, why: BaseException) -> RenderedSection:
+    return RenderedSection(section, "", stable, _section_fault(section, why), describe_exception(why))
+
+
+def _report(piece: RenderedSection, worker: PluginWorker) -> None:
+    """Record the failure of a section, or that it works."""
+    plugin, name = piece.section.plugin, piece.section.name
+    if piece.fault:
+        worker.parts.failed(plugin, _SECTION, name=name, why=" ".join(piece.cause.split()))
+    else:
+        worker.parts.worked(plugin, _SECTION, name=name)
+
+
 def _section_fault(section: PromptSection, why: BaseException) -> str:
     fault = PluginError(section.plugin, "run", "{why}", FIX, why=describe_exception(why), id=section.plugin)
     return f"{type(fault).__name__}: {fault}"
 
 
-def _failed(template: str, one: Contribution[Any], why: BaseException, log: Log) -> str:
+def _failed(template: str, one: Contribution[Any], why: BaseException, plugins: PluginSet) -> str:
     """Report who failed, why, and what to do; without the fix it is for the model."""
-    fault = PluginError(one.plugin, "run", template, FIX, why=describe_exception(why), id=one.plugin)
-    log(str(fault))
+    cause = describe_exception(why)
+    fault = PluginError(one.plugin, "run", template, FIX, why=cause, id=one.plugin)
+    plugins.log(str(fault))
+    plugins.worker.parts.failed(one.plugin, template, why=" ".join(cause.split()))
     return f"{fault.where}: {fault.problem}"

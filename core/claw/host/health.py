@@ -4,7 +4,8 @@ A process that loads a plugin records a failure here, and removes the record aft
 read it. A record holds while the files of the plugin are those that failed; that of a setting, while the config file is
 that too. A plugin that hung, or that ended the process twice, is not loaded again until its files change, a day has
 passed, or the operator asks (``claw plugins retry``). Every other failure is tried again by the next process. A plugin
-that loads, and of which a part cannot be used, has a record too (NOTED).
+that loads, and of which a part cannot be used, has a record too (NOTED): of a part that fails in turns, until it works
+in one.
 
 A plugin can end the process (``os._exit``, a crash in C), and no host in that process can record it. So a note names the
 plugin while it is being loaded, and the end itself adds its cause to the note: ``os._exit`` is wrapped meanwhile, and
@@ -16,7 +17,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, replace
 from importlib.machinery import PathFinder
@@ -40,6 +41,7 @@ _open_notes: set[Path] = set()  # those of this process
 _fault_files: list[IO[bytes]] = []  # faulthandler writes to the last one
 _unreadable: set[Path] = set()  # states that this process could not read: it waits for none of them again
 _LOCK_SECONDS = 1.0
+_REPEAT_SECONDS = 60.0
 _NO_DATABASE = 26  # SQLITE_NOTADB: sqlite.org, "Result Codes"
 # In the order of the fields of LoadFailure.
 _COLUMNS = "plugin, kind, stage, cause, fix, digest, run, at, times, place, inserts, config"
@@ -94,6 +96,12 @@ class LoadFailure:
         return t(self.fix, **json.loads(self.inserts)) if self.fix else ""
 
     @property
+    def part(self) -> str:
+        """The part of the plugin that failed in a turn, such as ``observer``; empty for other failures."""
+        is_part = self.kind == NOTED and self.stage == "run"
+        return part_of(self.cause, **json.loads(self.inserts)) if is_part else ""
+
+    @property
     def of_other_process(self) -> bool:
         """True if the process in which the plugin failed goes on without it, and is not this one."""
         return self.kind != NOTED and self.run != os.getpid() and _is_running(self.run)
@@ -101,7 +109,8 @@ class LoadFailure:
     def holds_for(self, found: "InstalledPlugin") -> bool:
         """Return true if the files are those that failed; of a failure at run, if its process lives too."""
         # A note of a dead process has no digest.
-        return self.digest in ("", files_digest(found)) and (self.stage != "run" or _is_running(self.run))
+        holds = self.stage != "run" or self.kind == NOTED or _is_running(self.run)
+        return holds and self.digest in ("", files_digest(found))
 
     def prevents_loading(self, now: float) -> bool:
         """Return true if no process should load the plugin by itself: it hung, or crashed twice, in the last day."""
@@ -175,20 +184,38 @@ class PluginHealth:
         loads; one at run is added to them. A process that runs without the plugin stays named."""
         first, now, before = failures[0], self._now(), self._of(failures[0].plugin)
         config = self._config_digest() if first.stage == "config" or first.kind == NOTED else ""
-        kept, run = _of_others(before) if first.kind == NOTED else [], first.run or os.getpid()
-        if first.stage == "run":
+        kept, run = _lasting(before) if first.kind == NOTED else [], first.run or os.getpid()
+        if first.stage == "run" and first.kind != NOTED:
             kept = [one for one in before if one.stage != "run" or one.of_other_process]
         elif first.kind != NOTED:
             run = next((one.run for one in before if one.of_other_process), run)
         rows = [replace(one, run=run, at=one.at or now, config=config) for one in failures]
         self._store(first.plugin, [*kept, *rows])
 
-    def clear(self, plugin: str) -> None:
-        """Remove the records of a plugin that was loaded. That of another process that runs without it stays."""
+    def clear(self, plugin: str, *, parts: bool = False) -> None:
+        """Remove the records of a plugin that was loaded. That of another process that runs without it stays.
+
+        :param parts: also the records of parts that failed in turns.
+        """
         if self._recorded is None:
             self._recorded = {one.plugin for one in self._read()}
         if plugin in self._recorded:
-            self._store(plugin, _of_others(self._of(plugin)))
+            kept = _lasting(self._of(plugin))
+            self._store(plugin, [one for one in kept if not (parts and one.part)])
+
+    def record_part(self, failure: LoadFailure) -> None:
+        """Record that a part of a loaded plugin failed in a turn, in place of its earlier failure."""
+        config, run = self._config_digest(), os.getpid()
+        rows = [one for one in self._of(failure.plugin) if one.part != failure.part]
+        self._store(failure.plugin, [*rows, replace(failure, at=self._now(), run=run, config=config)])
+
+    def clear_part(self, plugin: str, part: str) -> None:
+        """Remove the record of a part that works."""
+        self._store(plugin, [one for one in self._of(plugin) if one.part != part])
+
+    def failed_parts(self) -> frozenset[tuple[str, str]]:
+        """Return plugin and part of each failure in turns that is recorded."""
+        return frozenset((one.plugin, one.part) for one in self._read() if one.part)
 
     def reset(self, plugin: str) -> None:
         """Remove the records of a plugin, because the operator says so."""
@@ -264,11 +291,54 @@ class PluginHealth:
         return [note for note, pid in notes if pid == own or not (pid.isdecimal() and _is_running(int(pid)))]
 
 
-def _of_others(rows: list[LoadFailure]) -> list[LoadFailure]:
-    """Return the records of processes that run without a plugin that this one has loaded."""
-    return [
-        replace(one, digest=one.digest if one.stage == "run" else "-") for one in rows if one.of_other_process
-    ]
+class PartHealth:
+    """The parts of plugins that fail in turns: a prompt section, a reviewer, an observer ...
+
+    A failure is recorded, at most once in ``_REPEAT_SECONDS`` as turns may be many, and removed when the part works.
+    """
+
+    def __init__(
+        self, health: PluginHealth | None = None, installed: "Sequence[InstalledPlugin]" = ()
+    ) -> None:
+        self._health, self._installed = health, {one.id: one for one in installed}
+        self._failed: dict[tuple[str, str], float] | None = None
+
+    def failed(self, plugin: str, template: str, **inserts: str) -> None:
+        """Record a failure.
+
+        :param template: of the problem, in English; with the inserts but ``why`` it names the part.
+        """
+        known, now, key = self._known(), time.monotonic(), (plugin, part_of(template, **inserts))
+        if self._health and plugin in self._installed and now >= known.get(key, 0.0):
+            known[key] = now + _REPEAT_SECONDS
+            digest, texts = files_digest(self._installed[plugin]), json.dumps(inserts)
+            self._health.record_part(
+                LoadFailure(plugin, NOTED, "run", template, digest=digest, inserts=texts)
+            )
+
+    def worked(self, plugin: str, template: str, **inserts: str) -> None:
+        """Remove the failure of a part, if one is recorded."""
+        if (known := self._known()) and self._health:
+            part = part_of(template, **inserts)
+            if known.pop((plugin, part), None) is not None:
+                self._health.clear_part(plugin, part)
+
+    def _known(self) -> dict[tuple[str, str], float]:
+        if self._failed is None:
+            self._failed = dict.fromkeys(self._health.failed_parts() if self._health else (), 0.0)
+        return self._failed
+
+
+def part_of(template: str, name: str = "", **inserts: str) -> str:
+    """Return the part of a plugin that a problem in a turn is about: the same text for each failure of this part."""
+    return template.partition(" failed")[0].format(name=name)
+
+
+def _lasting(rows: list[LoadFailure]) -> list[LoadFailure]:
+    """Return the records that stay when a plugin was loaded: of processes that run without it, and of its parts."""
+    others = (one for one in rows if one.of_other_process)
+    kept = [replace(one, digest=one.digest if one.stage == "run" else "-") for one in others]
+    return kept + [one for one in rows if one.part]
 
 
 def files_digest(found: "InstalledPlugin") -> str:

@@ -187,7 +187,8 @@ def failure_of(plugin: str, stage: str, why: BaseException, kind: str = FAILED) 
     kind = HUNG if isinstance(why, PluginTimeout) else kind
     if not isinstance(why, ClawError):
         place = location_of(why)
-        return LoadFailure(plugin, kind, stage, describe_exception(why) + (f" ({place})" if place else ""))
+        line = " ".join(describe_exception(why).split())  # a row of a table has one line
+        return LoadFailure(plugin, kind, stage, line + (f" ({place})" if place else ""))
     cause, fix, values = why.parts
     return LoadFailure(plugin, kind, stage, cause, fix, place=why.where, inserts=json.dumps(values))
 

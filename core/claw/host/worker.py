@@ -23,7 +23,7 @@ from claw.contracts.errors import ToolError
 from claw.contracts.text import repair_text
 from claw.contracts.tool import Tool, ToolContext, ToolResult, attributed, validate
 from claw.contracts.transcript import Image, Text
-from claw.host.health import location_of, show_traceback
+from claw.host.health import PartHealth, location_of, show_traceback
 from claw.host.isolation import DEFAULT_TIMEOUTS, ProcessExitRaised, Timeouts, describe_exception
 from claw.i18n import t
 
@@ -37,14 +37,16 @@ class PluginWorker:
     """The plugins' event loops, each created at first use.
 
     :param on_task_error: called with the plugin and the error of a background task that failed.
+    :ivar parts: the record of the parts of plugins that fail in turns.
     """
 
     def __init__(
         self,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         on_task_error: Callable[[str, str], None] = lambda who, why: None,
+        parts: PartHealth | None = None,
     ) -> None:
-        self.timeouts = timeouts
+        self.timeouts, self.parts = timeouts, parts or PartHealth()
         self._on_task_error = on_task_error
         self._loops: dict[str, asyncio.AbstractEventLoop] = {}
         self._timeouts: Counter[str] = Counter()

@@ -139,17 +139,18 @@ class OutboxDelivery(SettlingOutbox):
 
     async def stop(self, seconds: float) -> None:
         """Wait ``seconds`` for what is on its way; the rest stays in the ledger for the next start."""
-        if self._workers:
-            await asyncio.wait(self._workers.values(), timeout=seconds)
-        self._is_stopped = True
-        await self._stop_searches()
-        if self._workers:  # notices that a search sends
-            await asyncio.wait(self._workers.values(), timeout=self.search_stop_seconds)
-        left = list(self._workers.values())
-        for worker in left:
-            worker.cancel()
-        if left:
-            await asyncio.wait(left, timeout=self._timeouts.grace_seconds)
+        for limit in (
+            seconds,
+            self.search_stop_seconds,
+        ):  # first the replies, then notices that a search sends
+            if self._workers:
+                await asyncio.wait(self._workers.values(), timeout=limit)
+            if left := list(self._workers.values()):
+                for worker in left:
+                    worker.cancel()
+                await asyncio.wait(left, timeout=self._timeouts.grace_seconds)
+            self._is_stopped = True
+            await self._stop_searches()
 
     def _drops_repeats(self, address: Address, age_seconds: float = 0.0) -> bool:
         """Return true if a message of this age shows once there, however often it is sent."""

@@ -150,7 +150,7 @@ def retry(
     chosen = chosen or [one for one in setup.plugin_states if not plugins and one.id in failed]
     for state in chosen:
         if _may_load(state, named=bool(plugins)):
-            record_health(state.found, probe_plugin(state.id), setup.config.home)
+            record_health(state.found, probe_plugin(state.id), setup.config.home, parts=True)
     ids = {one.id for one in chosen}
     after = [one for one in plugin_states() if one.id in ids]
     if as_json:

@@ -104,14 +104,17 @@ def _run_probe(plugin: str) -> ProbeResult:
     )
 
 
-def record_health(found: InstalledPlugin, seen: ProbeResult, home: Path) -> None:
-    """Record for every process of ``home`` that a plugin did not load, or that it loads again."""
+def record_health(found: InstalledPlugin, seen: ProbeResult, home: Path, *, parts: bool = False) -> None:
+    """Record for every process of ``home`` that a plugin did not load, or that it loads again.
+
+    :param parts: if it loads, also forget its parts that failed in turns.
+    """
     health = PluginHealth(home / "plugins")
     if seen.failure:
         digest, failures = files_digest(found), (seen.failure, *seen.failure.others)
         health.record(*(replace(one, digest=digest, run=0, at=0.0, others=()) for one in failures))
     elif not seen.fault:
-        health.clear(found.id)
+        health.clear(found.id, parts=parts)
 
 
 Tree = tuple[ImportTime, "list[Tree]"]

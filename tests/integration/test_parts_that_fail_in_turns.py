@@ -1,0 +1,139 @@
+"""A part of a loaded plugin that fails in turns is named by every command that shows plugins, until it works."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from claw_testing.services import OpenAIService
+from third_party import Machine, installed
+
+CODE = """
+import os
+from claw import PromptSection, Review, hookimpl
+
+def broken(part):
+    path = os.path.join(os.path.dirname(__file__), "broken")
+    if os.path.exists(path) and part in open(path).read().split():
+        raise LookupError(f"no table for the {part}")
+
+def render(facts):
+    broken("section")
+    return "## Tides\\nHigh at noon."
+
+class Parts:
+    def inbound(self, message):
+        broken("filter")
+        return message
+    def on_event(self, event):
+        broken("observer")
+    def before(self, call, context):
+        return Review()
+
+@hookimpl
+def register_prompt_sections(config):
+    return [PromptSection("tides", 50, render)]
+
+@hookimpl
+def register_filters(config):
+    return [Parts()]
+
+@hookimpl
+def register_observers(config):
+    return [Parts()]
+"""
+PARTS = {"section": "prompt section tides", "filter": "filter", "observer": "observer"}
+
+
+class Home:
+    """A machine with the plugin; ``breaks`` says which of its parts fail from now on."""
+
+    def __init__(self, folder: Path) -> None:
+        site = installed(folder / "site", "tides", CODE)
+        self.machine = Machine(folder / "machine", [site])
+        self._broken = next(site.glob("*tides*/__init__.py")).with_name("broken")
+
+    def breaks(self, *parts: str) -> None:
+        self._broken.write_text(" ".join(parts))
+
+    async def turn(self) -> str:
+        """Take one turn in a process of its own; return what it warns of."""
+        async with OpenAIService(["So it is."]) as model:
+            self.machine.configured(
+                json.dumps(
+                    {
+                        "providers": {"openai": {"baseUrl": model.url, "apiKey": "sk-test-of-parts"}},
+                        "agents": {"defaults": {"model": "openai/gpt-4o"}},
+                    }
+                ),
+                "config.json",
+            )
+            said = await asyncio.to_thread(self.machine.claw, "chat", "--model", "openai/gpt-4o", "hi")
+        assert said.code == 0, said.err
+        return said.err
+
+    def said(self, *words: str) -> str:
+        told = self.machine.claw(*words)
+        return told.out + told.err
+
+    def row(self) -> dict[str, str]:
+        rows = json.loads(self.machine.claw("plugins", "list", "--json").out)["plugins"]
+        return next(one for one in rows if one["id"] == "tides")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+@pytest.mark.parametrize("part", PARTS)
+async def test_every_surface_names_a_part_that_failed_in_the_last_turn(home: Home, part: str) -> None:
+    home.breaks(part)
+    await home.turn()
+    await home.turn()
+
+    row = home.row()
+    assert (row["state"], row["stage"]) == ("loaded", "run")
+    assert row["why"].count("no table") == 1, "once, however many turns failed"
+    for words in (
+        ("plugins", "list"),
+        ("plugins", "info", "tides"),
+        ("doctor",),
+        ("plugins", "doctor"),
+        ("status",),
+    ):
+        said = " ".join(home.said(*words).split())
+        assert f"its {PARTS[part]} failed: LookupError: no table for the {part}" in said, words
+
+
+async def test_it_is_forgotten_when_the_part_works_in_a_turn_and_not_because_the_plugin_loads(
+    home: Home,
+) -> None:
+    home.breaks("section", "observer")
+    await home.turn()
+    home.said("plugins", "doctor")  # a process that loads it
+    assert "tides" in home.row()["why"] and "observer" in home.row()["why"]
+
+    home.breaks("observer")
+    await home.turn()
+    assert "prompt section" not in home.row()["why"] and "observer" in home.row()["why"]
+
+    home.breaks()
+    await home.turn()
+    assert "no table" not in home.row()["why"]
+    assert "no table" not in home.said("doctor")
+
+
+async def test_it_is_forgotten_when_the_files_of_the_plugin_change_or_the_operator_says_so(
+    home: Home,
+) -> None:
+    home.breaks("observer")
+    await home.turn()
+    code = home._broken.with_name("__init__.py")
+    code.write_text(code.read_text() + "\n# corrected\n")
+    assert "no table" not in home.row()["why"]
+
+    await home.turn()
+    assert "no table" in home.row()["why"]
+    assert home.machine.claw("plugins", "retry", "tides").code == 0
+    assert "no table" not in home.row()["why"]
