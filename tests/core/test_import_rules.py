@@ -369,7 +369,7 @@ BUDGETS = {
     "claw.cli": 946,
     "claw.config": 1900,
     "claw.contracts": 1574,
-    "claw.host": 2728,
+    "claw.host": 2733,
     "claw.policy": 621,
     "claw.security": 1595,
     "claw.storage": 1392,

@@ -42,11 +42,9 @@ _STRICTNESS = ("allow", "ask", "deny")
 _DECISIONS = ("once", "always", "deny", "nobody")
 
 FIX = "update it, or disable it: claw config set plugins.entries.{id}.enabled false"
-
 _REVIEWER, _APPROVER = "its reviewer failed: {why}", "its approver failed: {why}"
 _FILTER, _OBSERVER = "its filter failed: {why}", "its observer failed: {why}"
 _MIDDLEWARE, _SECTION = "its middleware failed: {why}", "its prompt section {name} failed: {why}"
-
 T = TypeVar("T")
 Log = Callable[[str], None]
 
@@ -84,10 +82,10 @@ async def run_reviewers(call: ToolCall, context: CallContext, plugins: PluginSet
             if not isinstance(said.note, str) or not isinstance(said.end_turn, str):
                 raise TypeError("note and end_turn of a review are text")
         except Exception as why:  # noqa: BLE001 - plugin code
-            said = Review("deny", _failed(_REVIEWER, one, why, plugins))
+            said = Review("deny", _failed(_REVIEWER, one, why, plugins, "before"))
             rank = _STRICTNESS.index("deny")
         else:
-            plugins.worker.parts.worked(one.plugin, _REVIEWER)
+            plugins.worker.parts.worked(one.plugin, _REVIEWER, name="before")
         if said.arguments is not None:
             call = ToolCall(call.id, call.name, said.arguments)
         if said.note:
@@ -177,9 +175,9 @@ def _answers_of_middleware(
             try:
                 answer = read(step(value))
             except Exception as why:  # noqa: BLE001 - a plugin's code
-                _failed(_MIDDLEWARE, one, why, plugins)
+                _failed(_MIDDLEWARE, one, why, plugins, name)
             else:
-                plugins.worker.parts.worked(one.plugin, _MIDDLEWARE)
+                plugins.worker.parts.worked(one.plugin, _MIDDLEWARE, name=name)
                 yield answer
 
 
@@ -201,8 +199,10 @@ async def review_tool_result(
                 raise TypeError(f"a result is a ToolResult, not {type(changed).__name__}")
             result = changed or result
         except Exception as why:  # noqa: BLE001 - plugin code
-            failure = _failed(_REVIEWER, one, why, plugins)
+            failure = _failed(_REVIEWER, one, why, plugins, "after")
             result = ToolResult(failure, is_error=True)
+        else:
+            plugins.worker.parts.worked(one.plugin, _REVIEWER, name="after")
     return result
 
 
@@ -221,9 +221,9 @@ async def run_filters(message: T, way: str, plugins: PluginSet) -> T | None:
             if not isinstance(answer, kind | None):
                 raise TypeError(f"{way} answers with {kind.__name__} or None, not {type(answer).__name__}")
         except Exception as why:  # noqa: BLE001 - plugin code
-            _failed(_FILTER, one, why, plugins)
+            _failed(_FILTER, one, why, plugins, way)
             continue
-        plugins.worker.parts.worked(one.plugin, _FILTER)
+        plugins.worker.parts.worked(one.plugin, _FILTER, name=way)
         if answer is None:
             return None
         message = answer
@@ -237,9 +237,9 @@ async def notify_observers(event: Event, plugins: PluginSet) -> None:
         try:
             await plugins.worker.call(one.value.on_event, event, seconds=seconds, who=one.plugin)
         except Exception as why:  # noqa: BLE001 - plugin code
-            _failed(_OBSERVER, one, why, plugins)
+            _failed(_OBSERVER, one, why, plugins, type(event).__name__)
         else:
-            plugins.worker.parts.worked(one.plugin, _OBSERVER)
+            plugins.worker.parts.worked(one.plugin, _OBSERVER, name=type(event).__name__)
 
 
 @dataclass
@@ -431,7 +431,7 @@ def _report(piece: RenderedSection, worker: PluginWorker) -> None:
     """Record the failure of a section, or that it works."""
     plugin, name = piece.section.plugin, piece.section.name
     if piece.fault:
-        worker.parts.failed(plugin, _SECTION, name=name, why=" ".join(piece.cause.split()))
+        worker.parts.failed(plugin, _SECTION, name=name, why=piece.cause)
     else:
         worker.parts.worked(plugin, _SECTION, name=name)
 
@@ -441,10 +441,10 @@ def _section_fault(section: PromptSection, why: BaseException) -> str:
     return f"{type(fault).__name__}: {fault}"
 
 
-def _failed(template: str, one: Contribution[Any], why: BaseException, plugins: PluginSet) -> str:
+def _failed(template: str, of: Contribution[Any], why: Exception, plugins: PluginSet, part: str = "") -> str:
     """Report who failed, why, and what to do; without the fix it is for the model."""
     cause = describe_exception(why)
-    fault = PluginError(one.plugin, "run", template, FIX, why=cause, id=one.plugin)
+    fault = PluginError(of.plugin, "run", template, FIX, why=cause, id=of.plugin)
     plugins.log(str(fault))
-    plugins.worker.parts.failed(one.plugin, template, why=" ".join(cause.split()))
+    plugins.worker.parts.failed(of.plugin, template, name=part, why=cause)
     return f"{fault.where}: {fault.problem}"

@@ -99,7 +99,7 @@ class LoadFailure:
     def part(self) -> str:
         """The part of the plugin that failed in a turn, such as ``observer``; empty for other failures."""
         is_part = self.kind == NOTED and self.stage == "run"
-        return part_of(self.cause, **json.loads(self.inserts)) if is_part else ""
+        return part_of(self.cause, json.loads(self.inserts)["name"]) if is_part else ""
 
     @property
     def of_other_process(self) -> bool:
@@ -303,23 +303,27 @@ class PartHealth:
         self._health, self._installed = health, {one.id: one for one in installed}
         self._failed: dict[tuple[str, str], float] | None = None
 
-    def failed(self, plugin: str, template: str, **inserts: str) -> None:
+    def failed(self, plugin: str, template: str, *, name: str, why: str) -> None:
         """Record a failure.
 
-        :param template: of the problem, in English; with the inserts but ``why`` it names the part.
+        :param template: of the problem, in English; with the insert ``name`` (of a section, or of the method that
+            failed) it stands for the part.
         """
-        known, now, key = self._known(), time.monotonic(), (plugin, part_of(template, **inserts))
+        known, now, key = self._known(), time.monotonic(), (plugin, part_of(template, name))
         if self._health and plugin in self._installed and now >= known.get(key, 0.0):
             known[key] = now + _REPEAT_SECONDS
-            digest, texts = files_digest(self._installed[plugin]), json.dumps(inserts)
+            inserts = json.dumps(
+                {"name": name, "why": " ".join(why.split())}
+            )  # a row of a table has one line
+            digest = files_digest(self._installed[plugin])
             self._health.record_part(
-                LoadFailure(plugin, NOTED, "run", template, digest=digest, inserts=texts)
+                LoadFailure(plugin, NOTED, "run", template, digest=digest, inserts=inserts)
             )
 
-    def worked(self, plugin: str, template: str, **inserts: str) -> None:
+    def worked(self, plugin: str, template: str, *, name: str = "") -> None:
         """Remove the failure of a part, if one is recorded."""
         if (known := self._known()) and self._health:
-            part = part_of(template, **inserts)
+            part = part_of(template, name)
             if known.pop((plugin, part), None) is not None:
                 self._health.clear_part(plugin, part)
 
@@ -329,9 +333,9 @@ class PartHealth:
         return self._failed
 
 
-def part_of(template: str, name: str = "", **inserts: str) -> str:
+def part_of(template: str, name: str) -> str:
     """Return the part of a plugin that a problem in a turn is about: the same text for each failure of this part."""
-    return template.partition(" failed")[0].format(name=name)
+    return f"{template.partition(' failed')[0]} {name}"
 
 
 def _lasting(rows: list[LoadFailure]) -> list[LoadFailure]:
