@@ -105,18 +105,6 @@ def test_each_mark_excuses_one_double():
     assert faults(marked(often, 0, 4)) == []
 
 
-def test_a_part_that_is_left_needs_a_delivered_notice_of_its_turn():
-    left = replace(GOOD, visible=(GOOD.visible[0], *GOOD.visible))
-    notice = Reply("a", "telegram", "the later one is whole", "paid", is_notice=True, explains_part=True)
-    shown = ChatMessage("telegram", "direct", notice.text)
-    explained = replace(left, visible=(*left.visible, shown), replies=(*left.replies, notice))
-    assert faults(explained) == []
-    assert only(replace(explained, visible=(GOOD.visible[0], *explained.visible))) == "doubled", "two parts"
-    other = replace(explained, replies=(*left.replies, replace(notice, turn="b")))
-    assert only(other) == "doubled", "a notice of another turn"
-    assert only(replace(explained, idempotent=frozenset({"telegram"}))) == "doubled"
-
-
 def test_a_mark_excuses_the_message_that_it_is_on_and_no_other_of_its_turn():
     twice = replace(GOOD, visible=(*GOOD.visible[:2], GOOD.visible[1], *GOOD.visible[2:]))
     assert faults(marked(twice, 1)) == []

@@ -58,7 +58,6 @@ class Reply:
 
     :param marks: number of sends although it may have been visible already.
     :param is_notice: it is in place of an answer, or about one: it is sent until its delivery is known.
-    :param explains_part: it says that an earlier part of the answer of its turn is left, which could not be found.
     """
 
     turn: str
@@ -67,7 +66,6 @@ class Reply:
     state: str
     marks: int = 0
     is_notice: bool = False
-    explains_part: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,11 +145,6 @@ class _Model:
         label = re.compile(rf"\bm{number}p{part}x")
         return sum(one.marks for one in self.history.replies if label.search(one.text))
 
-    def explained(self, number: int) -> int:
-        """Count the delivered notices that a part of this answer is left."""
-        turn = self.turn_of(number)
-        return sum(one.explains_part and one.state == "paid" for one in self.replies[turn.id]) if turn else 0
-
     def in_doubt(self, number: int) -> set[int]:
         """Parts of an answer that the outbox records as possibly delivered."""
         turn = self.turn_of(number)
@@ -214,14 +207,12 @@ def _unanswered(model: _Model, one: Asked) -> str:
 
 
 def _doubled(model: _Model) -> Iterator[str]:
-    """Each part is visible once, and once more for each mark of the message that holds it, or notice that it is left."""
+    """Each part is visible once, and once more for each mark of the message that holds it."""
     for number, parts in sorted(model.parts.items()):
         platform = model.asked[number].platform
         once = 1 + model.halves(number)
         for part, times in sorted(Counter(part for part, _, _ in parts).items()):
-            marks = 0
-            if platform not in model.history.idempotent:
-                marks = model.marks(number, part) + model.explained(number)
+            marks = 0 if platform in model.history.idempotent else model.marks(number, part)
             if times > once + marks:
                 was_notified = f"part {part} of answer {number} is visible {times} times on {platform}"
                 yield f"doubled: {was_notified}, with {marks} marks"

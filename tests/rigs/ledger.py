@@ -64,7 +64,7 @@ def replies(home: Path) -> Iterator[Reply]:
         reply = json.loads(body)
         is_answer = reply.get("stop_reason", "stop") in _ENDS_OF_ANSWERS
         is_notice = not is_answer or reply["key"].endswith(_KEYS_OF_NOTICES)
-        yield Reply(turn, channel, reply["text"], state, repeated, is_notice, reply["key"].endswith(":left"))
+        yield Reply(turn, channel, reply["text"], state, repeated, is_notice)
 
 
 def recorded(home: Path) -> tuple[list[int], list[str]]:
