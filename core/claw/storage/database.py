@@ -211,9 +211,9 @@ class Database:
         import sqlite3  # 9 ms of CPU that `--version` and `plugins list` need not pay
 
         SYSTEM_DISK.make_folder(self.path.parent)
-        if self.path.exists() and not os.access(self.path.parent, os.W_OK):
+        self._is_reading = self.path.exists() and not os.access(self.path.parent, os.W_OK)
+        if self._is_reading:
             self._log(str(home_problem(self.path.parent)))
-            self._is_reading = True
             return sqlite3.connect(read_only_address(self.path), uri=True, check_same_thread=False)
         try:
             return self._configured(sqlite3.connect(self.path, isolation_level=None, check_same_thread=False))
