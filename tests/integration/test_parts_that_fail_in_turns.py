@@ -10,7 +10,7 @@ from third_party import Machine, installed
 
 CODE = """
 import os
-from claw import PromptSection, Review, hookimpl
+from claw import PromptSection, hookimpl
 
 def broken(part):
     path = os.path.join(os.path.dirname(__file__), "broken")
@@ -27,8 +27,6 @@ class Parts:
         return message
     def on_event(self, event):
         broken("observer")
-    def before(self, call, context):
-        return Review()
 
 @hookimpl
 def register_prompt_sections(config):
@@ -51,13 +49,13 @@ class Home:
     def __init__(self, folder: Path) -> None:
         site = installed(folder / "site", "tides", CODE)
         self.machine = Machine(folder / "machine", [site])
-        self._broken = next(site.glob("*tides*/__init__.py")).with_name("broken")
+        self.code = next(site.glob("*tides*/__init__.py"))
 
     def breaks(self, *parts: str) -> None:
-        self._broken.write_text(" ".join(parts))
+        self.code.with_name("broken").write_text(" ".join(parts))
 
-    async def turn(self) -> str:
-        """Take one turn in a process of its own; return what it warns of."""
+    async def turn(self) -> None:
+        """Take one turn in a process of its own."""
         async with OpenAIService(["So it is."]) as model:
             self.machine.configured(
                 json.dumps(
@@ -70,11 +68,10 @@ class Home:
             )
             said = await asyncio.to_thread(self.machine.claw, "chat", "--model", "openai/gpt-4o", "hi")
         assert said.code == 0, said.err
-        return said.err
 
     def said(self, *words: str) -> str:
-        told = self.machine.claw(*words)
-        return told.out + told.err
+        printed = self.machine.claw(*words)
+        return printed.out + printed.err
 
     def row(self) -> dict[str, str]:
         rows = json.loads(self.machine.claw("plugins", "list", "--json").out)["plugins"]
@@ -129,11 +126,17 @@ async def test_it_is_forgotten_when_the_files_of_the_plugin_change_or_the_operat
 ) -> None:
     home.breaks("observer")
     await home.turn()
-    code = home._broken.with_name("__init__.py")
-    code.write_text(code.read_text() + "\n# corrected\n")
+    home.code.write_text(home.code.read_text() + "\n# corrected\n")
     assert "no table" not in home.row()["why"]
 
     await home.turn()
     assert "no table" in home.row()["why"]
     assert home.machine.claw("plugins", "retry", "tides").code == 0
     assert "no table" not in home.row()["why"]
+
+
+async def test_a_changed_configuration_does_not_hide_it(home: Home) -> None:
+    home.breaks("observer")
+    await home.turn()
+    home.machine.configured(json.dumps({"logging": {"level": "debug"}}), "config.json")
+    assert "no table" in home.row()["why"]

@@ -15,6 +15,7 @@ from claw import i18n
 from claw.cli.output import SCHEMA_VERSION
 from claw.contracts.errors import ClawError
 from claw.host import discovery
+from claw.host.health import package_of
 
 _LAST_SECONDS = 5.0
 
@@ -52,12 +53,11 @@ def _end_in_time(code: int) -> None:
     frames, owners = sys._current_frames(), set[str]()
     for thread in threading.enumerate():
         frame = frames.get(thread.ident or 0) if not thread.daemon else None
-        while frame and (package := str(frame.f_globals.get("__name__")).partition(".")[0]):
-            if package not in sys.stdlib_module_names:
-                owners.add(package)
+        while frame:
+            owners.add(package_of(frame))
             frame = frame.f_back
     text = "a thread of {packages} does not end; claw ends without it"
-    if not (names := ", ".join(sorted(owners - {"claw"}))):
+    if not (names := ", ".join(sorted(filter(None, owners)))):
         text = "what a plugin does at the end of claw takes too long; claw ends without it"
     sys.stderr.write(i18n.t(text, packages=names) + "\n")
     sys.stderr.flush()

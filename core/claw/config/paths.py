@@ -133,6 +133,7 @@ def line_of(path: Path, lines: Mapping[Path, int]) -> int | None:
 
 
 AGENT_ID_CHARS = 64
+"""Limit of an agent id: longer ones would be cut."""
 
 
 def normalise_agent_id(value: str | None, default: str = "default") -> str:

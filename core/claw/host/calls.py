@@ -291,8 +291,9 @@ class SectionCache:
             try:
                 facts, volatile = await worker.call(step, facts, seconds=seconds, who=section.plugin)
             except Exception as why:  # noqa: BLE001 - plugin code
-                log(_section_fault(section, why))
-                worker.parts.failed(section.plugin, _SECTION, name=section.name, why=describe_exception(why))
+                failed = _failed_section(section, section.stable, why)
+                log(failed.fault)
+                _record_section(failed, worker)
                 volatile = ()
                 continue
             for line in facts.warnings:
@@ -330,7 +331,7 @@ class SectionCache:
         ready = {(piece.section.plugin, piece.section.name): (now, piece) for piece in volatile}
         known.rendered |= ready
         for piece in volatile:
-            _report(piece, worker)
+            _record_section(piece, worker)
         due: dict[str, list[tuple[PromptSection, bool]]] = {}
         for section, stable in known.order:
             key = section.plugin, section.name
@@ -341,7 +342,7 @@ class SectionCache:
         for plugin, sections in due.items():
             for piece in await _render_all(plugin, sections, known.facts, facts, worker):
                 known.rendered[plugin, piece.section.name] = self._clock.monotonic(), piece
-                _report(piece, worker)
+                _record_section(piece, worker)
 
     def _known(self, facts: PromptFacts, is_kept: bool) -> _Known:
         key = facts.runtime.get("session", "")
@@ -387,7 +388,7 @@ async def _render_all(
             step, seconds=worker.timeouts.section_seconds, who=plugin
         )
     except Exception as why:  # noqa: BLE001 - plugin code
-        return [_left_out(one, stable, why) for one, stable in sections]
+        return [_failed_section(one, stable, why) for one, stable in sections]
     return pieces
 
 
@@ -408,11 +409,11 @@ async def _render_one(section: PromptSection, stable: bool, facts: PromptFacts, 
         if not isinstance(text, str):
             raise TypeError(f"render answered with {type(text).__name__}, not text")
     except Exception as why:  # noqa: BLE001 - plugin code
-        return _left_out(section, stable, why)
+        return _failed_section(section, stable, why)
     except BaseException as why:
         if is_own_exit(why):
             raise
-        return _left_out(section, stable, why)
+        return _failed_section(section, stable, why)
     return RenderedSection(section, text[:most].strip("\n"), stable)
 
 
@@ -423,17 +424,16 @@ def _own_words(facts: PromptFacts) -> int:
     return files + tools + len(facts.agent.settings.system_prompt or "") + len(facts.extra)
 
 
-def _left_out(section: PromptSection, stable: bool, why: BaseException) -> RenderedSection:
+def _failed_section(section: PromptSection, stable: bool, why: BaseException) -> RenderedSection:
     return RenderedSection(section, "", stable, _section_fault(section, why), describe_exception(why))
 
 
-def _report(piece: RenderedSection, worker: PluginWorker) -> None:
+def _record_section(piece: RenderedSection, worker: PluginWorker) -> None:
     """Record the failure of a section, or that it works."""
-    plugin, name = piece.section.plugin, piece.section.name
     if piece.fault:
-        worker.parts.failed(plugin, _SECTION, name=name, why=piece.cause)
+        worker.parts.failed(piece.section.plugin, _SECTION, name=piece.section.name, why=piece.cause)
     else:
-        worker.parts.worked(plugin, _SECTION, name=name)
+        worker.parts.worked(piece.section.plugin, _SECTION, name=piece.section.name)
 
 
 def _section_fault(section: PromptSection, why: BaseException) -> str:

@@ -22,6 +22,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
+from types import FrameType
 from typing import IO, TYPE_CHECKING, NoReturn
 
 from claw.config.source import find_config
@@ -96,10 +97,10 @@ class LoadFailure:
         return t(self.fix, **json.loads(self.inserts)) if self.fix else ""
 
     @property
-    def part(self) -> str:
-        """The part of the plugin that failed in a turn, such as ``observer``; empty for other failures."""
+    def part(self) -> tuple[str, str]:
+        """The part of the plugin that failed in a turn, as template and name (:class:`PartHealth`); empty for others."""
         is_part = self.kind == NOTED and self.stage == "run"
-        return part_of(self.cause, json.loads(self.inserts)["name"]) if is_part else ""
+        return (self.cause, json.loads(self.inserts)["name"]) if is_part else ("", "")
 
     @property
     def of_other_process(self) -> bool:
@@ -201,21 +202,20 @@ class PluginHealth:
             self._recorded = {one.plugin for one in self._read()}
         if plugin in self._recorded:
             kept = _lasting(self._of(plugin))
-            self._store(plugin, [one for one in kept if not (parts and one.part)])
+            self._store(plugin, [one for one in kept if not (parts and any(one.part))])
 
     def record_part(self, failure: LoadFailure) -> None:
         """Record that a part of a loaded plugin failed in a turn, in place of its earlier failure."""
-        config, run = self._config_digest(), os.getpid()
         rows = [one for one in self._of(failure.plugin) if one.part != failure.part]
-        self._store(failure.plugin, [*rows, replace(failure, at=self._now(), run=run, config=config)])
+        self._store(failure.plugin, [*rows, replace(failure, at=self._now(), run=os.getpid())])
 
-    def clear_part(self, plugin: str, part: str) -> None:
+    def clear_part(self, plugin: str, part: tuple[str, str]) -> None:
         """Remove the record of a part that works."""
         self._store(plugin, [one for one in self._of(plugin) if one.part != part])
 
-    def failed_parts(self) -> frozenset[tuple[str, str]]:
-        """Return plugin and part of each failure in turns that is recorded."""
-        return frozenset((one.plugin, one.part) for one in self._read() if one.part)
+    def failed_parts(self) -> frozenset[tuple[str, str, str]]:
+        """Return plugin, template and name of each failure in turns that is recorded."""
+        return frozenset((one.plugin, *one.part) for one in self._read() if any(one.part))
 
     def reset(self, plugin: str) -> None:
         """Remove the records of a plugin, because the operator says so."""
@@ -301,15 +301,15 @@ class PartHealth:
         self, health: PluginHealth | None = None, installed: "Sequence[InstalledPlugin]" = ()
     ) -> None:
         self._health, self._installed = health, {one.id: one for one in installed}
-        self._failed: dict[tuple[str, str], float] | None = None
+        self._failed: dict[tuple[str, str, str], float] | None = None
 
     def failed(self, plugin: str, template: str, *, name: str, why: str) -> None:
         """Record a failure.
 
-        :param template: of the problem, in English; with the insert ``name`` (of a section, or of the method that
-            failed) it stands for the part.
+        :param template: of the problem, in English; the part is known by it and by ``name``.
+        :param name: of the section, the method or the event that failed.
         """
-        known, now, key = self._known(), time.monotonic(), (plugin, part_of(template, name))
+        known, now, key = self._known(), time.monotonic(), (plugin, template, name)
         if self._health and plugin in self._installed and now >= known.get(key, 0.0):
             known[key] = now + _REPEAT_SECONDS
             inserts = json.dumps(
@@ -322,27 +322,21 @@ class PartHealth:
 
     def worked(self, plugin: str, template: str, *, name: str = "") -> None:
         """Remove the failure of a part, if one is recorded."""
-        if (known := self._known()) and self._health:
-            part = part_of(template, name)
-            if known.pop((plugin, part), None) is not None:
-                self._health.clear_part(plugin, part)
+        is_recorded = self._known().pop((plugin, template, name), None) is not None
+        if is_recorded and self._health:
+            self._health.clear_part(plugin, (template, name))
 
-    def _known(self) -> dict[tuple[str, str], float]:
+    def _known(self) -> dict[tuple[str, str, str], float]:
         if self._failed is None:
             self._failed = dict.fromkeys(self._health.failed_parts() if self._health else (), 0.0)
         return self._failed
-
-
-def part_of(template: str, name: str) -> str:
-    """Return the part of a plugin that a problem in a turn is about: the same text for each failure of this part."""
-    return f"{template.partition(' failed')[0]} {name}"
 
 
 def _lasting(rows: list[LoadFailure]) -> list[LoadFailure]:
     """Return the records that stay when a plugin was loaded: of processes that run without it, and of its parts."""
     others = (one for one in rows if one.of_other_process)
     kept = [replace(one, digest=one.digest if one.stage == "run" else "-") for one in others]
-    return kept + [one for one in rows if one.part]
+    return kept + [one for one in rows if any(one.part)]
 
 
 def files_digest(found: "InstalledPlugin") -> str:
@@ -368,6 +362,12 @@ def files_digest(found: "InstalledPlugin") -> str:
 _NOT_OF_PLUGINS = sys.stdlib_module_names | {"claw", "pluggy"}
 
 
+def package_of(frame: FrameType) -> str:
+    """Return the package of a running function; empty for claw, pluggy and Python."""
+    package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return "" if package in _NOT_OF_PLUGINS else package
+
+
 def location_of(why: BaseException) -> str:
     """Return the line of a plugin's own code that raised, as ``package/file.py:7``; empty when there is none.
 
@@ -375,8 +375,7 @@ def location_of(why: BaseException) -> str:
     """
     own, place, step = "", "", (why.__cause__ or why).__traceback__
     while step:
-        package = str(step.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package not in _NOT_OF_PLUGINS and package == (own or package):
+        if (package := package_of(step.tb_frame)) and package == (own or package):
             own, place = package, "/".join(Path(step.tb_frame.f_code.co_filename).parts[-2:])
             place += f":{step.tb_lineno}"
         step = step.tb_next

@@ -139,10 +139,8 @@ class OutboxDelivery(SettlingOutbox):
 
     async def stop(self, seconds: float) -> None:
         """Wait ``seconds`` for what is on its way; the rest stays in the ledger for the next start."""
-        for limit in (
-            seconds,
-            self.search_stop_seconds,
-        ):  # first the replies, then notices that a search sends
+        notice_seconds = self.search_stop_seconds  # for notices that a search sends
+        for limit in (seconds, notice_seconds):
             if self._workers:
                 await asyncio.wait(self._workers.values(), timeout=limit)
             if left := list(self._workers.values()):
