@@ -122,6 +122,17 @@ class TestConfig:
             machine.claw("plugins", "list"), 3, "two config files: config.yaml and config.json", "Keep one"
         )
 
+    @pytest.mark.parametrize("text", ["logging: {", "a: [1", "\t- x"])
+    def test_the_list_of_plugins_without_it_is_one_document_that_has_the_error(
+        self, machine: Machine, text: str
+    ) -> None:
+        machine.configured(text)
+        said = machine.claw("plugins", "list", "--json")
+        listed = json.loads(said.out)
+        assert said.code == 3 and listed["plugins"]
+        assert set(listed["error"]) == {"problem", "where", "fix"}
+        assert listed["error"]["problem"] in said.err and "config.yaml" in listed["error"]["where"]
+
     def test_a_value_that_would_break_it_is_not_set(self, machine: Machine) -> None:
         machine.configured("# mine\ntools:\n  profile: coding\n")
         refused(machine.claw("config", "set", "tools.profile", "codng"), 3, "tools.profile", "mean coding?")

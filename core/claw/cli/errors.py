@@ -112,7 +112,7 @@ def report_error(why: BaseException) -> int:
 
         why = cannot_write(Path(why.filename or discovery.home_of(os.environ)), why)
     if isinstance(why, ClawError):
-        return _fail(why.exit_code, str(why), problem=why.problem, where=why.where, fix=why.fix)
+        return _fail(why.exit_code, str(why), error_fields(why))
     if type(why).__name__ == "Exit":
         return int(getattr(why, "exit_code", 0))
     if (show := getattr(why, "format_message", None)) is not None:
@@ -131,15 +131,29 @@ def report_error(why: BaseException) -> int:
     return _fail(1, text)
 
 
-def _fail(code: int, text: str, **parts: str) -> int:
-    """Print an error on stderr and, with ``--json``, as a document of one line on stdout; return ``code``."""
-    from claw.security.redaction import redact
+def print_error(text: str) -> None:
+    """Print an error on stderr, redacted, unless it is there already."""
     from claw.storage import database
 
     if not any(line.endswith(text) for line in (*PRINTED, *database.PRINTED)):
-        sys.stderr.write(f"claw: {redact(text)}\n")
+        sys.stderr.write(f"claw: {_redacted(text)}\n")
+
+
+def error_fields(why: ClawError) -> dict[str, str]:
+    """Return an error as a part of a document."""
+    return {"problem": _redacted(why.problem), "where": _redacted(why.where), "fix": _redacted(why.fix)}
+
+
+def _redacted(text: str) -> str:
+    from claw.security.redaction import redact
+
+    return redact(text)
+
+
+def _fail(code: int, text: str, fields: dict[str, str] | None = None) -> int:
+    """Print an error on stderr and, with ``--json``, as a document of one line on stdout; return ``code``."""
+    print_error(text)
     if "--json" in sys.argv:
-        fields = {name: redact(part) for name, part in (parts or {"problem": text}).items()}
         head = {"schemaVersion": SCHEMA_VERSION, "kind": "error", "exitCode": code}
-        print(json.dumps(head | fields, ensure_ascii=False))
+        print(json.dumps(head | (fields or {"problem": _redacted(text)}), ensure_ascii=False))
     return code

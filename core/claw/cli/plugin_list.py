@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from claw.cli.errors import error_fields, print_error
 from claw.cli.output import document, table
 from claw.contracts.errors import ConfigError, UsageError, nearest
 from claw.host.discovery import home_of, installed_plugins, plugin_states, states_of
@@ -19,9 +20,10 @@ COLOURS = {
 
 
 def show(as_json: bool) -> None:
-    """Print the list: a table, or one document. With a file that cannot be read, the states are those without one.
+    """Print the list: a table, or one document. With a file that cannot be read, the states are those without
+    one; the document has the ``error``.
 
-    :raises ConfigError: the file cannot be read; after the list.
+    :raises SystemExit: the file cannot be read; after the list.
     """
     wrong: ConfigError | None = None
     try:
@@ -32,15 +34,17 @@ def show(as_json: bool) -> None:
             found = states_of(installed_plugins(home_of(os.environ)), {}, os.environ)
         except OSError:  # the home itself cannot be read
             raise why from None
-    _print(found, as_json)
-    if wrong:
-        raise wrong
-
-
-def _print(found: Sequence[PluginState], as_json: bool) -> None:
     if as_json:
-        document("plugins", {"plugins": [plugin_data(plugin) for plugin in found]})
-        return
+        error = {"error": error_fields(wrong)} if wrong else {}
+        document("plugins", {"plugins": [plugin_data(plugin) for plugin in found]} | error)
+    else:
+        _draw(found)
+    if wrong:
+        print_error(str(wrong))
+        raise SystemExit(wrong.exit_code)
+
+
+def _draw(found: Sequence[PluginState]) -> None:
     head = [t("plugin"), t("version"), t("state"), t("kinds"), t("tools"), t("why")]
     table(head, [_row(plugin) for plugin in found], {t(state): colour for state, colour in COLOURS.items()})
 

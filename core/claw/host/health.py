@@ -312,9 +312,8 @@ class PartHealth:
         known, now, key = self._known(), time.monotonic(), (plugin, template, name)
         if self._health and plugin in self._installed and now >= known.get(key, 0.0):
             known[key] = now + _REPEAT_SECONDS
-            inserts = json.dumps(
-                {"name": name, "why": " ".join(why.split())}
-            )  # a row of a table has one line
+            cause = " ".join(why.split())  # a row of a table has one line
+            inserts = json.dumps({"name": name, "why": cause})
             digest = files_digest(self._installed[plugin])
             self._health.record_part(
                 LoadFailure(plugin, NOTED, "run", template, digest=digest, inserts=inserts)
