@@ -343,7 +343,7 @@ HINTS = HERE.parent / "core/claw/config/package_hints.json"
 def package_hints() -> str:
     """Return the table of what each first-party package brings, for the hints of core.
 
-    Chat commands, and plugins and tools that are not released, are in no manifest: they are written by hand and kept.
+    Chat commands, and plugins that are not released, are in no manifest: they are written by hand and kept.
     """
     table = json.loads(HINTS.read_text(encoding="utf-8"))
     for file in sorted(HERE.parent.glob("plugins/*/*/claw-plugin.json")):
@@ -353,7 +353,7 @@ def package_hints() -> str:
         about["package"] = project["name"]
         about |= {field: sorted(manifest.get(field, ())) for field in _HINTED}
         named = {tool["name"] for tool in manifest.get("tools", ())}
-        about["tools"] = sorted(named.intersection(CORE_TOOLS).union(about.get("tools", ())))
+        about["tools"] = sorted(named.intersection(CORE_TOOLS))
     lines = (f"  {json.dumps(id)}: {json.dumps({k: v for k, v in about.items() if v or k == 'package'})}"
              for id, about in table.items())  # fmt: skip
     return "{\n" + ",\n".join(lines) + "\n}\n"

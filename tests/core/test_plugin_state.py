@@ -8,7 +8,7 @@ import pytest
 from claw.config import validate_source
 from claw.config.errors import ConfigErrors
 from claw.config.source import ConfigSource, parse_config
-from claw.config.summary import PluginKeys, outline_config, plugins_that_bring
+from claw.config.summary import PluginKeys, outline_config, package_of, plugins_that_bring
 from claw.contracts.errors import ConfigError
 from claw.host.discovery import plugin_keys
 from claw.host.manifest import InstalledPlugin, parse_manifest
@@ -17,6 +17,7 @@ from claw.host.state import (
     config_key_errors,
     decide_states,
 )
+from claw.policy.catalog import CORE_TOOLS
 
 
 def plugin(id: str = "acme", **manifest: object) -> InstalledPlugin:
@@ -187,6 +188,21 @@ def test_the_hints_name_the_keys_of_our_own_manifests():
     owned = {key: each["id"] for each in manifests for key in each.get("configKeys", ())}
 
     assert owned == plugins_that_bring("configKeys")
+
+
+def test_the_hints_name_the_core_tools_of_our_own_manifests():
+    folders = Path(__file__).parents[2].glob("plugins/*/claw_*/claw-plugin.json")
+    manifests = [json.loads(path.read_text()) for path in folders]
+
+    brought = {
+        tool["name"]: each["id"]
+        for each in manifests
+        for tool in each.get("tools", ())
+        if tool["name"] in CORE_TOOLS
+    }
+
+    released = plugins_that_bring("tools").items()
+    assert brought == {name: id for name, id in released if package_of(id)}
 
 
 def test_another_api_version_is_incompatible():

@@ -46,7 +46,8 @@ class RegisteredTool:
     parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object"})
 
 
-SUPPLIERS = plugins_that_bring("tools")
+# web_search and gateway are core tools that no released plugin brings yet
+SUPPLIERS = plugins_that_bring("tools") | {"web_search": "tools-std", "gateway": "http"}
 REGISTERED = (
     *(RegisteredTool(name, SUPPLIERS[name]) for name in CORE_TOOLS if name in SUPPLIERS),
     RegisteredTool("acme_status", "acme"),
