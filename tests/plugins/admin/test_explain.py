@@ -46,8 +46,9 @@ class RegisteredTool:
     parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object"})
 
 
-# web_search and gateway are core tools that no released plugin brings yet
-SUPPLIERS = plugins_that_bring("tools") | {"web_search": "tools-std", "gateway": "http"}
+# core tools that no released plugin brings yet, with the plugin that the seeds name
+UNRELEASED = {"web_search": "tools-std", "web_fetch": "tools-std", "gateway": "http"}
+SUPPLIERS = plugins_that_bring("tools") | UNRELEASED
 REGISTERED = (
     *(RegisteredTool(name, SUPPLIERS[name]) for name in CORE_TOOLS if name in SUPPLIERS),
     RegisteredTool("acme_status", "acme"),

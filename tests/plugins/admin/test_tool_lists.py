@@ -10,7 +10,9 @@ from claw.policy.catalog import CORE_TOOLS
 from claw.policy.subjects import ToolFact
 from claw_admin.config_checks.tool_lists import unknown_words, unrestricted_lists
 
-SUPPLIERS = plugins_that_bring("tools")
+# core tools that no released plugin brings yet, with the plugin that the seeds name
+UNRELEASED = {"web_search": "tools-std", "web_fetch": "tools-std", "gateway": "http"}
+SUPPLIERS = plugins_that_bring("tools") | UNRELEASED
 FACTS = (
     *(ToolFact(name, supplier=SUPPLIERS[name]) for name in CORE_TOOLS if name in SUPPLIERS),
     ToolFact("weather", "sky", "sky"),
