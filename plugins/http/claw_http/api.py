@@ -137,7 +137,8 @@ class OpenAIApi:
             if asked.stream:
                 await self._until_begun(call)
                 is_streaming = True
-                return StreamedAnswer(self._streamed(call, protocol.events(call, created, asked)), said)
+                events = protocol.events(call, created, asked)
+                return StreamedAnswer(self._streamed(call, events, request.connection), said)
             await self._calls.finished(call)
             delivered = True
             return as_json(protocol.whole(call, created, asked), said)
@@ -146,7 +147,7 @@ class OpenAIApi:
             raise
         finally:
             if not is_streaming:
-                self._calls.close(call, delivered)
+                self._calls.close(call, delivered, request.connection)
 
     async def _until_begun(self, call: PendingRequest) -> None:
         """Wait for the first text of a stream: a failure before it has a status of its own.
@@ -160,7 +161,9 @@ class OpenAIApi:
         if call.failure and not call.has_begun:
             raise call.failure
 
-    async def _streamed(self, call: PendingRequest, events: StreamEvents) -> AsyncIterator[bytes]:
+    async def _streamed(
+        self, call: PendingRequest, events: StreamEvents, connection: str
+    ) -> AsyncIterator[bytes]:
         delivered, deadline = False, time.monotonic() + self._settings.answer_seconds
         try:
             for event in events.begin():
@@ -178,4 +181,4 @@ class OpenAIApi:
             for event in events.failed(why):
                 yield event
         finally:
-            self._calls.close(call, delivered)
+            self._calls.close(call, delivered, connection)

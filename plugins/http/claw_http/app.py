@@ -302,14 +302,10 @@ def _head(scope: Mapping[str, Any]) -> tuple[WebRequest, bool]:
             value = "" if name in ("authorization", "origin") else f"{headers[name]}, {value}"
         headers[name] = value
     has_body = "transfer-encoding" in headers or headers.get("content-length", "0").strip() not in ("0", "")
-    request = WebRequest(
-        scope["method"],
-        scope["raw_path"].decode("latin-1"),
-        scope["query_string"].decode("latin-1"),
-        headers,
-        peer=(scope.get("client") or ("",))[0],
-    )
-    return request, has_body
+    host, port = scope.get("client") or ("", "")
+    path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
+    connection = f"{host} {port}".strip()
+    return WebRequest(scope["method"], path, query, headers, peer=host, connection=connection), has_body
 
 
 def _judge_method(head: WebRequest, methods: frozenset[str]) -> None:

@@ -98,6 +98,7 @@ class AgentCalls:
         :param head: the beginning of its message id.
         :raises BadRequest: it was not accepted, or has the key of another request.
         """
+        self._lost.confirm(request.connection)
         ids = request_ids(request, head)
         fresh = ids.message_id.removeprefix(head)
         if asked.previous:  # the ids of one conversation begin alike
@@ -131,13 +132,14 @@ class AgentCalls:
             raise no_such_response("only the newest response of a conversation can be continued")
         return newest.chat
 
-    def close(self, call: PendingRequest, delivered: bool) -> None:
+    def close(self, call: PendingRequest, delivered: bool, connection: str = "") -> None:
         """Take a caller away.
 
-        :param delivered: he got the end of the answer; otherwise a retry of his SDK finds the turn.
+        :param delivered: the end of the answer was sent to him; otherwise a retry of his SDK finds the turn.
+        :param connection: over which it was sent.
         """
         if delivered:
-            self._lost.delivered(call.event_id)
+            self._lost.sent(call.event_id, connection, time.monotonic())
         else:
             self._lost.add(call.event_id, time.monotonic())
         self._waiting.close(call)

@@ -16,7 +16,9 @@ from claw_http.failures import BadRequest
 KEY_CHARS = 255
 RETRY_SECONDS = 900.0
 """Time after a lost response in which a retry without a key finds its turn."""
-_LOST = 1024  # maximum number of remembered lost responses
+UNCONFIRMED_SECONDS = 30.0
+"""The same after a response that was sent: it may be lost on its way. OpenAI's SDKs wait up to 8 s before a retry."""
+_LOST = _UNCONFIRMED = 1024  # maximum number of remembered responses
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,15 @@ def request_ids(request: WebRequest, head: str) -> RequestIds:
 
 
 class LostResponses:
-    """The newest requests whose caller left, or got 503 or 504, before the answer: a retry belongs to one of these."""
+    """The newest requests whose response is lost, or may be: a retry belongs to one of these.
+
+    A response is lost when its caller left, or got 503 or 504. One that was sent may still be lost in a proxy or in the
+    network, until its connection brings another request: a caller sends that only after he has read the response.
+    """
 
     def __init__(self) -> None:
         self._by_digest: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._unconfirmed: OrderedDict[str, tuple[str, float]] = OrderedDict()  # connection → event id, time
 
     def add(self, event_id: str, now: float) -> None:
         """Record that the answer to this message did not reach its caller."""
@@ -74,10 +81,27 @@ class LostResponses:
     def find(self, digest: str, now: float) -> str:
         """Return the message id of such a request; empty if there is none."""
         message_id, since = self._by_digest.get(digest, ("", 0.0))
-        return message_id if message_id and now - since < RETRY_SECONDS else ""
+        if message_id and now - since < RETRY_SECONDS:
+            return message_id
+        for event_id, since in reversed(self._unconfirmed.values()):
+            message_id, _, sent = event_id.rpartition(":")
+            if now - since >= UNCONFIRMED_SECONDS:
+                break
+            if sent == digest:
+                return message_id
+        return ""
 
-    def delivered(self, event_id: str) -> None:
-        """Forget a request whose answer was sent."""
+    def sent(self, event_id: str, connection: str, now: float) -> None:
+        """Record that the answer to this message was sent over a connection; with an unknown one it is delivered."""
         message_id, _, digest = event_id.rpartition(":")
         if self._by_digest.get(digest, ("", 0.0))[0] == message_id:
             del self._by_digest[digest]
+        self.confirm(connection)
+        if connection:
+            self._unconfirmed[connection] = event_id, now
+        while len(self._unconfirmed) > _UNCONFIRMED:
+            self._unconfirmed.popitem(last=False)
+
+    def confirm(self, connection: str) -> None:
+        """Forget the response that was sent over a connection: it was read."""
+        self._unconfirmed.pop(connection, None)

@@ -21,6 +21,8 @@ class WebRequest:
         with a secret refuses both.
     :param body: raw bytes; empty while only the head is known.
     :param peer: address of the caller's socket.
+    :param connection: equal for the requests that come over one connection, and for no others at the same time; empty
+        when that is not known.
     """
 
     method: str
@@ -29,6 +31,7 @@ class WebRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     peer: str = ""
+    connection: str = ""
 
 
 @dataclass(frozen=True, slots=True)

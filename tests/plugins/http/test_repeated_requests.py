@@ -1,6 +1,7 @@
 """Requests that are sent again: by an ``Idempotency-Key``, by the vendor's SDK on its own, after a restart."""
 
 import asyncio
+import random
 from dataclasses import dataclass
 
 import claw_http
@@ -8,7 +9,10 @@ import openai
 import pytest
 from claw.runtime import Timeouts
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
+from claw_http.repeats import UNCONFIRMED_SECONDS, LostResponses
 from plugins.http.sdk_gateway import GATEWAY, a_gateway, served, user
+from rigs.platform_rig.faults import Fault, Faults
+from rigs.platform_rig.relay import Relay
 
 
 @dataclass
@@ -134,6 +138,39 @@ async def test_a_retry_whose_first_try_never_came_is_a_new_request():
         assert await ask(client, user="ann") == "one"
         retry = {"x-stainless-retry-count": "1"}  # of the second "pay", whose first try was lost on its way
         assert await ask(client, user="ann", extra_headers=retry) == "two"
+
+
+@pytest.mark.parametrize("asked", [ask, streamed])
+@pytest.mark.parametrize("cuts", [1, 2])
+async def test_a_response_that_is_cut_behind_the_gateway_is_read_by_the_retry(asked, cuts):
+    pay = SlowTool("pay", seconds=0)
+    faults = Faults(random.Random(1))
+    faults.order("connection", *[Fault.CUT_AFTER] * cuts)
+    async with (
+        a_gateway(calls("pay"), says("paid"), calls("pay"), says("again"), tools=[pay]) as (client, harness),
+        Relay(client.base_url.port, faults) as relay,
+        openai.AsyncOpenAI(
+            api_key=client.api_key, base_url=f"http://127.0.0.1:{relay.port}/v1", max_retries=2
+        ) as behind,
+    ):
+        assert await asked(behind) == "paid"
+        assert await asked(behind) == "again"  # a new request, not a retry
+        assert len(harness.app.runtime.turn_log.turns()) == 2
+    assert len(pay.calls) == 2
+
+
+def test_a_sent_response_may_be_lost_until_its_connection_brings_another_request():
+    lost = LostResponses()
+    lost.sent("m1:abc", "c1", 0.0)
+    lost.sent("m2:abc", "c2", 1.0)
+    assert lost.find("abc", 2.0) == "m2" and lost.find("other", 2.0) == ""
+    lost.confirm("c2")
+    assert lost.find("abc", 2.0) == "m1"
+    assert lost.find("abc", UNCONFIRMED_SECONDS) == ""
+    lost.add("m1:abc", 2.0)
+    assert lost.find("abc", UNCONFIRMED_SECONDS) == "m1"
+    lost.sent("m1:abc", "", 3.0)
+    assert lost.find("abc", UNCONFIRMED_SECONDS) == ""
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256])
