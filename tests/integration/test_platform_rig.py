@@ -1,6 +1,6 @@
 """The platform rig against this claw: exact faults in scenes, and a storm of kills, losses and refusals.
 
-A promise that is broken today is marked by name with its reason; who keeps it takes the mark away. A run has 100 kills;
+A promise that is broken today is marked by name with its reason; who keeps it takes the mark away. A run has 300 kills;
 ``--full`` has 10,000 (``python -m rigs.platform_rig --seeds`` runs them in portions).
 """
 
@@ -18,17 +18,14 @@ from rigs.platform_rig.seeds import STORMS_PER_CPU, nursery_in
 from rigs.platform_rig.storm import Plan, run
 from rigs.platform_rig.world import Setting
 
-SEEDS, KILLS_EACH = range(10), 10  # 300 kills took a run of all tests beyond its 35 minutes
+SEEDS, KILLS_EACH = range(15), 20
 FULL_SEEDS, FULL_KILLS_EACH = range(100), 100
 SAMPLE_SECONDS = 1500  # of a machine that is very busy; two idle processors take some minutes
 
 BROKEN_SCENES: dict[str, str] = {}
 """Scenes in which a promise is broken today, with the reason."""
 BROKEN_LARGE_SCENES: dict[str, str] = {}
-BROKEN_COUNTS: dict[str, str] = {
-    "half_left": "1 in 300 kills on 23 November 2026, in a busy Telegram group: explained by a notice, not deleted",
-    "lost": "1 in 900 kills on 23 November 2026: half an answer of several messages on Discord, not explained yet",
-}
+BROKEN_COUNTS: dict[str, str] = {}
 """Counts of the storm that may be broken today, with the reason; whether one is depends on the moment."""
 
 pytestmark = [pytest.mark.xdist_group("rig"), pytest.mark.timeout(48 * 3600)]

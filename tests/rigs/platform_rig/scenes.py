@@ -133,6 +133,12 @@ async def _response_of_a_call_is_cut(world: World) -> None:
     await world.say("http", _CHAT["http"], "once")
 
 
+async def _response_of_a_keyless_call_is_cut(world: World) -> None:
+    assert world.callers is not None
+    world.callers.keyed = False
+    await _response_of_a_call_is_cut(world)
+
+
 async def _many_calls_of_one_user(world: World) -> None:
     await listening(world)
     for _ in range(_MANY_CALLS):
@@ -204,6 +210,7 @@ SCENES: dict[str, Scene] = {
     "six sends are cut": Scene(("telegram",), _faults_of("sendMessage", Fault.CUT_BEFORE, _CUTS)),
     "six responses are cut": Scene(("telegram",), _faults_of("sendMessage", Fault.CUT_AFTER, _CUTS)),
     "the response of a call is cut": Scene(("http",), _response_of_a_call_is_cut),
+    "the response of a keyless call is cut": Scene(("http",), _response_of_a_keyless_call_is_cut),
     "28 calls of one user": Scene(("http",), _many_calls_of_one_user),
     "the model refuses a call": Scene(("http",), _model_refuses),
     "300 connections at once": Scene(("http",), _many_connections),
