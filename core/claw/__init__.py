@@ -14,7 +14,8 @@ The layers; a module imports only from its own layer and the layers above it in 
     app          the composition root; core's own plugin (terminal) and the fakes for tests (testing)
     cli          the command line
 
-Names below are public and versioned; everything else may move. Nothing is imported before it is asked for.
+The names in ``__init__.pyi`` are public and versioned; everything else may move. Nothing is imported before it is asked
+for.
 """
 
 import sys
@@ -27,66 +28,38 @@ if TYPE_CHECKING:  # typing itself is a dozen modules that ``claw --version`` do
 
 __version__ = "0.1.0"
 
-_NAMES = {
-    "claw.config.channels": "ChannelConfig",
-    "claw.config.models": "ModelConfig ProviderConfig",
-    "claw.config.plugin_view": "PluginConfig",
-    "claw.config.values": "Secret Section is_loopback",
-    "claw.contracts.channel": ("Channel ChannelLimits ChannelState ChatApi ChatCommand Inbox StreamingReply"),
-    "claw.contracts.diagnostics": "Diagnostic DiagnosticContext Finding",
-    "claw.contracts.errors": (
-        "BudgetError ClawError ConfigError DeliveryError FenceError PluginError ProviderError "
-        "ToolError UsageError nearest"
-    ),
-    "claw.contracts.events": (
-        "AttemptFailed Event MessageRecorded Notice Retrying RunEnded StepEnded StepStarted "
-        "TextStreamed ThinkingStreamed ToolBegan ToolEnded ToolProgress TurnEnded TurnStarted"
-    ),
-    "claw.contracts.extensions": (
-        "Approver CallContext ChatApprover ContextEngine MessageFilter ModelOptions ModelSelector "
-        "Observer ProviderMiddleware Review Reviewer Service SessionStore SideTurn ToolTraits "
-        "TurnLog TurnView"
-    ),
-    "claw.contracts.messages": (
-        "AcceptedEvent Address ApprovalRequest Attachment Button Decision Inbound MessageContext "
-        "Outbound PendingApproval QuotedMessage Receipt Sender"
-    ),
-    "claw.contracts.prompt": "ContextFile PromptFacts PromptSection",
-    "claw.contracts.provider": (
-        "CallAccount Credential Finished ModelCall ModelEvent ModelRef Provider Request SystemPrompt "
-        "TextDelta ThinkingDelta ToolSpec bill_to current_account tool_mode_of with_purpose"
-    ),
-    "claw.contracts.text": "result_limit",
-    "claw.contracts.tool": "Sandbox Tool ToolContext ToolResult tool",
-    "claw.contracts.tool_schema": "check_arguments",
-    "claw.contracts.transcript": (
-        "UNREADABLE_CALL Assistant Image Message Text Thinking ToolCall ToolResultMessage Usage User"
-    ),
-    "claw.host.hookspecs": "hookimpl hookspec",
-    "claw.i18n": "add_translations t",
-    "claw.security.child_env": "child_environment",
-    "claw.security.http_client": "HttpClients",
-    "claw.security.untrusted_text": "inbound_context neutralise",
-}
 
+def lazy_names(spec: "Any") -> "tuple[Callable[[str], Any], Callable[[], list[str]]]":
+    """Return ``__getattr__`` and ``__dir__`` of a module whose names are imported on their first use.
 
-def lazy_names(
-    package: str, names: dict[str, str]
-) -> "tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]":
-    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package whose names are imported on their first use.
-
-    :param names: module → its public names, separated by blanks.
+    :param spec: ``__spec__`` of the module; the stub for type checkers beside it lists the names.
     """
-    modules = {name: module for module, words in names.items() for name in words.split()}
+    found: dict[str, str] | None = None
+
+    def names() -> dict[str, str]:
+        nonlocal found
+        found = found or _names_in_stub(spec.loader.get_data(f"{spec.origin}i").decode())
+        return found
 
     def get(name: str) -> "Any":
-        if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(modules[name]), name)
-        vars(sys.modules[package])[name] = value
+        if name != "__all__" and name not in names():
+            raise AttributeError(f"module {spec.name!r} has no attribute {name!r}")
+        value = sorted(names()) if name == "__all__" else getattr(import_module(names()[name]), name)
+        vars(sys.modules[spec.name])[name] = value
         return value
 
-    return sorted(modules), get, lambda: [*vars(sys.modules[package]), *modules]
+    return get, lambda: [*vars(sys.modules[spec.name]), *names()]
 
 
-__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES)
+def _names_in_stub(text: str) -> dict[str, str]:
+    """Return public name → module, from a stub that has each name in a line of its own: ``NAME as NAME,``."""
+    found, module = {}, ""
+    for words in map(str.split, text.splitlines()):
+        if words[:1] == ["from"]:
+            module = words[1]
+        elif words[1:2] == ["as"]:
+            found[words[0]] = module
+    return found
+
+
+__getattr__, __dir__ = lazy_names(__spec__)

@@ -1,4 +1,4 @@
-"""For type checkers: the public names of claw, as ``__init__`` finds them (held to it by tests/core/test_public.py)."""
+"""The public names of claw and their modules, one name a line: for type checkers, and for ``__init__.py``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -164,8 +164,6 @@ from claw.security.untrusted_text import (
 
 __version__: str
 
-def lazy_names(
-    package: str, names: dict[str, str]
-) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]: ...
+def lazy_names(spec: Any) -> tuple[Callable[[str], Any], Callable[[], list[str]]]: ...
 
 __all__: list[str]

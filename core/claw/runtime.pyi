@@ -1,5 +1,6 @@
-"""For type checkers: the public names of claw.runtime, as ``runtime`` finds them (tests/core/test_public.py)."""
+"""The public names of claw.runtime and their modules, one name a line: for type checkers, and for ``runtime.py``."""
 
+# A running claw and its turns: services, engines, commands
 from claw.agent.chat_commands import (
     Conversation as Conversation,
     FunctionCommand as FunctionCommand,
@@ -58,6 +59,8 @@ from claw.app import (
     load_setup as load_setup,
     terminal_message as terminal_message,
 )
+
+# Command lines: one JSON document, tables, options that several commands share
 from claw.cli.config import (
     config_findings as config_findings,
     file_of as file_of,
@@ -80,6 +83,8 @@ from claw.cli.plugin_list import (
     plugin_data as plugin_data,
     unknown_plugin_error as unknown_plugin_error,
 )
+
+# The config file
 from claw.config.agents import (
     PEOPLE as PEOPLE,
     AgentSettings as AgentSettings,
@@ -143,6 +148,8 @@ from claw.config.values import (
     section_default as section_default,
     validation_error as validation_error,
 )
+
+# Contracts beyond those of ``claw``
 from claw.contracts.channel import (
     OPERATOR_ONLY as OPERATOR_ONLY,
     WAITS_FOR_REPLY as WAITS_FOR_REPLY,
@@ -191,6 +198,8 @@ from claw.contracts.transcript import (
     pair as pair,
     sendable as sendable,
 )
+
+# Plugins: found, declared, verified, isolated
 from claw.host.calls import (
     describe_cost as describe_cost,
     run_filters as run_filters,
@@ -281,6 +290,8 @@ from claw.host.worker import (
 from claw.i18n import (
     LANGUAGES as LANGUAGES,
 )
+
+# Tool policy
 from claw.policy.catalog import (
     CORE_TOOLS as CORE_TOOLS,
     PLUGINS_GROUP as PLUGINS_GROUP,
@@ -322,6 +333,8 @@ from claw.policy.subjects import (
     ToolFact as ToolFact,
     tool_fact as tool_fact,
 )
+
+# Security: admission, secrets, workspace files, text of other people
 from claw.security.admission import (
     PAIRED_PEOPLE as PAIRED_PEOPLE,
     TERMINAL as TERMINAL,
@@ -350,6 +363,8 @@ from claw.security.untrusted_text import (
 from claw.security.workspace_fs import (
     WorkspaceFiles as WorkspaceFiles,
 )
+
+# State on disk; the time, which a test replaces
 from claw.storage.clock import (
     SYSTEM_CLOCK as SYSTEM_CLOCK,
     Clock as Clock,

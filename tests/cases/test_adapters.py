@@ -36,10 +36,14 @@ PAIRS = [(table, name) for table in ADAPTERS for name in import_module(f"cases.a
 
 
 def imported_by(module: str) -> set[str]:
-    """Modules of ours that ``module`` imports, at its head or inside a function, or names as text (lazy imports)."""
+    """Modules of ours that ``module`` imports, at its head or inside a function, or names as text (lazy imports), or
+    lists in its stub.
+    """
     package = module if SOURCES[module].name == "__init__.py" else module.rpartition(".")[0]
     found: set[str] = set()
-    for node in ast.walk(TREES[module]):
+    stub = SOURCES[module].with_suffix(".pyi")
+    listed = ast.walk(ast.parse(stub.read_text(encoding="utf-8"))) if stub.is_file() else ()
+    for node in (*ast.walk(TREES[module]), *listed):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

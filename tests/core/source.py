@@ -60,7 +60,9 @@ def parsed(path: Path) -> ast.Module:
 
 def public_modules(package: ModuleType) -> dict[str, str]:
     """Public name → the module that defines it, for ``claw`` or ``claw.runtime``."""
-    return {name: module for module, names in package._NAMES.items() for name in names.split()}
+    stub = parsed(Path(str(package.__file__)).with_suffix(".pyi"))
+    froms = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    return {name.asname: str(node.module) for node in froms for name in node.names if name.asname}
 
 
 def sources(package: Path) -> list[Source]:

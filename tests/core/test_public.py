@@ -45,4 +45,4 @@ def test_type_checkers_see_the_same_names(tier: ModuleType) -> None:
     stub = Path(str(tier.__file__)).with_suffix(".pyi")
 
     names = sorted(re.findall(r" as (\w+)", stub.read_text(encoding="utf-8")))
-    assert names == tier.__all__, f"write {stub.name} again"
+    assert names == tier.__all__, f"{stub.name} has one name a line: NAME as NAME,"

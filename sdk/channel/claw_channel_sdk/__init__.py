@@ -5,17 +5,6 @@ Nothing is imported before it is asked for.
 
 from claw import add_translations, lazy_names
 
-_NAMES = {
-    "account_facts": "account_fact",
-    "edit_stream": "EditStream",
-    "fates": "FateInbox MessageFate",
-    "optional_methods": "OptionalChannelMethods",
-    "routes": "WebAnswer WebRequest WebRoute",
-    "sent_messages": "SentSearch",
-    "splitting": "BlockSplitter split_text text_width",
-}
-__all__, __getattr__, __dir__ = lazy_names(
-    __name__, {f"{__name__}.{module}": names for module, names in _NAMES.items()}
-)
+__getattr__, __dir__ = lazy_names(__spec__)
 
 add_translations(__name__)

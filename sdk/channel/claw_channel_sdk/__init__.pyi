@@ -1,4 +1,4 @@
-"""For type checkers: the public names of claw_channel_sdk, as ``__init__`` finds them."""
+"""The public names of claw_channel_sdk and their modules, one name a line: for type checkers and ``__init__.py``."""
 
 from claw_channel_sdk.account_facts import (
     account_fact as account_fact,

@@ -1,4 +1,4 @@
-"""For type checkers: the public names of claw_provider_sdk, as ``__init__`` finds them."""
+"""The public names of claw_provider_sdk and their modules, one name a line: for type checkers and ``__init__.py``."""
 
 from claw_provider_sdk.calls import (
     limit_reason as limit_reason,
