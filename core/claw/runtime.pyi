@@ -351,10 +351,6 @@ from claw.security.redaction import (
 from claw.security.secret_patterns import (
     is_secret_name as is_secret_name,
 )
-from claw.security.tls_errors import (
-    TlsError as TlsError,
-    error_chain as error_chain,
-)
 from claw.security.untrusted_text import (
     WORDS_CHARS as WORDS_CHARS,
     strip_metadata as strip_metadata,

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 from claw.contracts.errors import FenceError, UsageError
-from claw.security.http_client import HttpClients, origin_of, unpooled
+from claw.security.http_client import HttpClients, origin_of
+from claw_http_sdk import unpooled
 
 
 def answer(request: httpx2.Request) -> httpx2.Response:
@@ -30,7 +31,7 @@ async def test_one_client_serves_all_paths_of_an_origin(network: HttpClients) ->
 
 async def test_each_transport_has_a_client_of_its_own() -> None:
     network = HttpClients()
-    single, again = (network.client("http://127.0.0.1:1", transport=unpooled) for _ in range(2))
+    single, again = (unpooled(network.client)("http://127.0.0.1:1") for _ in range(2))
     assert single is again
     assert network.client("http://127.0.0.1:1") is not single
     await network.aclose()

@@ -264,7 +264,6 @@ LAZY_IMPORTS = {
     LATE: {
         "claw.cli.config": "claw.app claw.config claw.host.registry claw.host.state",
         "claw.config.plugin_view": "claw.storage.database",
-        "claw.security.http_client": "claw.security.http_transport",
     },
     LARGE: {
         "claw.cli.output": "rich.console rich.padding rich.table rich.text",
@@ -318,7 +317,7 @@ LAZY_IMPORTS_OF_PLUGINS = {
     },
     "``claw gateway status`` imports little": {"claw_gateway.process.report"},
     "the process measures the imports of a plugin, so it imports little itself": {"claw_admin.doctor.probe"},
-    "the package may be missing": {"claw_memory.embedder", "claw_provider_sdk.stream"},
+    "the package may be missing": {"claw_memory.embedder"},
     "the fakes are used without an app too": {"claw_testing"},
 }
 """The imports inside functions of plugins and libraries: reason → importing modules."""

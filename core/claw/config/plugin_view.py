@@ -213,8 +213,8 @@ class PluginConfig:
         """Return a client for ``base_url``; all plugins share one TLS context.
 
         :param apart: create a client with its own connections, for a call that waits long; the caller closes it.
-        :param transport: makes the connections from the shared TLS context (``claw_http_sdk.pooled``); None = a new
-            connection for each request.
+        :param transport: makes the connections from the shared TLS context (``claw_http_sdk`` has some, which limit
+            what is read of an error response and explain TLS failures); None = a new connection for each request.
         """
         return self._http(base_url, apart=apart, transport=transport)
 

@@ -38,9 +38,8 @@ class HttpClients:
         machine; plain http to any other host must be written.
 
         :param apart: create a client with its own connections, which the caller closes.
-        :param transport: makes the connections from the shared TLS context; None = one for each request, so that no
-            bytes behind a response can be taken for the response to the next request. Each function has clients of its
-            own: pass the same one for the same address.
+        :param transport: makes the connections from the shared TLS context; None = a new connection for each request.
+            Each function has clients of its own: pass the same one for the same address.
         :raises UsageError: it is not the address of an HTTP service, or contains a password.
         """
         origin = self._origins.get(address) or self._origins.setdefault(address, origin_of(address))
@@ -58,8 +57,6 @@ class HttpClients:
     def _make(self, origin: str, transport: "TransportFactory | None") -> "httpx2.AsyncClient":
         import httpx2  # only when needed: it takes a while
 
-        from claw.security.http_transport import GuardedTransport
-
         first = httpx2.URL(origin)
         home = first.scheme, first.host, first.port
 
@@ -74,13 +71,12 @@ class HttpClients:
 
         # Plain http verifies no certificate: an empty context saves the 50 ms of reading the authorities.
         tls = self._tls if origin.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        transport = transport or unpooled
         return httpx2.AsyncClient(
             base_url=origin,
             timeout=httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
             follow_redirects=False,
             trust_env=False,
-            transport=self._transport or GuardedTransport(transport(tls)),
+            transport=self._transport or (transport or _unpooled)(tls),
             event_hooks={"request": [stay]},
         )
 
@@ -91,8 +87,7 @@ class HttpClients:
         return httpx2.create_ssl_context(trust_env=False)
 
 
-def unpooled(tls: ssl.SSLContext) -> "httpx2.AsyncBaseTransport":
-    """Return the HTTP library's transport with a new connection for each request."""
+def _unpooled(tls: ssl.SSLContext) -> "httpx2.AsyncBaseTransport":
     import httpx2
 
     limits = httpx2.Limits(max_keepalive_connections=0)

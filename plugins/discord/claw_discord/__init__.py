@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from claw import hookimpl
+from claw_http_sdk import unpooled
 
 if TYPE_CHECKING:
     from claw import Channel, PluginConfig, Secret
@@ -27,5 +28,5 @@ def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
     for name, settings in accounts.items():
         notes = config.state_dir / f"seen-{quote(name, safe='')}.json"
         yield DiscordChannel(
-            name, settings, tokens[name], http=config.http, notes=notes, chat_menu=config.chat_menu
+            name, settings, tokens[name], http=unpooled(config.http), notes=notes, chat_menu=config.chat_menu
         )

@@ -3,7 +3,8 @@
 import errno
 
 from claw import ProviderError
-from claw.runtime import describe_exception, error_chain
+from claw.runtime import describe_exception
+from claw_http_sdk import error_chain
 
 MACHINE = "machine"
 """The reason of such a failure."""

@@ -1,25 +1,45 @@
-"""For claw plugins that call HTTP services: connections that are kept and shared by many concurrent requests."""
+"""For claw plugins that call HTTP services: limits on error responses, explained TLS failures, kept connections."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from claw_http_sdk.errors import STALE_CONNECTION
+from claw import add_translations
+
+from claw_http_sdk.errors import STALE_CONNECTION, TlsError, error_chain
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
-__all__ = ["STALE_CONNECTION", "pooled"]
+    Clients = Callable[..., httpx2.AsyncClient]
+
+__all__ = ["STALE_CONNECTION", "TlsError", "error_chain", "pooled", "unpooled"]
+
+add_translations(__name__)
 
 
-def pooled(http: "Callable[..., httpx2.AsyncClient]") -> "Callable[..., httpx2.AsyncClient]":
-    """Return ``config.http`` with connections that are kept between requests (:class:`PooledTransport`).
+def pooled(http: "Clients") -> "Clients":
+    """Return ``config.http`` with connections that are kept between requests, and shared by concurrent ones."""
+    return partial(http, transport=_pooled)
 
-    Without it, a client makes a new connection for each request.
+
+def unpooled(http: "Clients") -> "Clients":
+    """Return ``config.http`` with a new connection for each request, so that no bytes behind a response can be taken for
+    the response to the next request.
     """
+    return partial(http, transport=_unpooled)
 
-    def client(address: str, *, apart: bool = False) -> "httpx2.AsyncClient":
-        from claw_http_sdk.pooled_transport import PooledTransport  # imports the HTTP library
 
-        return http(address, apart=apart, transport=PooledTransport)
+def _pooled(tls: "ssl.SSLContext") -> "httpx2.AsyncBaseTransport":
+    from claw_http_sdk.guarded_transport import GuardedTransport
+    from claw_http_sdk.pooled_transport import PooledTransport  # imports the HTTP library
 
-    return client
+    return GuardedTransport(PooledTransport(tls))
+
+
+def _unpooled(tls: "ssl.SSLContext") -> "httpx2.AsyncBaseTransport":
+    from claw_http_sdk.guarded_transport import GuardedTransport, unpooled_transport
+
+    return GuardedTransport(unpooled_transport(tls))

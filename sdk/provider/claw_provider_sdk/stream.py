@@ -18,7 +18,8 @@ from uuid import uuid4
 
 import msgspec
 from claw import Assistant, ConfigError, Finished, ModelEvent, ProviderError, UsageError
-from claw.runtime import TlsError, error_chain, origin_of, without_nulls
+from claw.runtime import origin_of, without_nulls
+from claw_http_sdk import STALE_CONNECTION, TlsError, error_chain
 
 from claw_provider_sdk.errors import error_from_exception, mask_secret, provider_error
 from claw_provider_sdk.timeouts import StreamDeadline, StreamTimeouts
@@ -147,8 +148,6 @@ async def _send(ask: Callable[[], Awaitable[HttpAnswer]]) -> HttpAnswer:
 
 
 def _is_stale(error: BaseException) -> bool:
-    from claw_http_sdk import STALE_CONNECTION  # a provider without HTTP parses answers without that package
-
     return any(STALE_CONNECTION in str(one) for one in error_chain(error))
 
 

@@ -1,16 +1,23 @@
 """Transport around that of an HTTP client: it limits what is read of an error response, and explains TLS failures."""
 
 import asyncio
+import ssl
 import zlib
 from contextlib import aclosing
 from typing import Any, cast
 
 import httpx2
 
-from claw.security.tls_errors import connection_error, tls_required_error
+from claw_http_sdk.tls_errors import connection_error, tls_required_error
 
 _ERROR_BODY_BYTES = 64 * 1024
 _ERROR_BODY_SECONDS = 5.0
+
+
+def unpooled_transport(tls: ssl.SSLContext) -> httpx2.AsyncHTTPTransport:
+    """Return the HTTP library's transport with a new connection for each request."""
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    return httpx2.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits)
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):

@@ -1,4 +1,4 @@
-"""The HTTP client over each transport: refusals are not read for ever, TLS is explained."""
+"""HTTP clients over each transport: refusals are not read for ever, TLS is explained."""
 
 import asyncio
 import ssl
@@ -9,13 +9,15 @@ from pathlib import Path
 import httpx2
 import pytest
 from claw.contracts.errors import ProviderError
-from claw.security.http_client import HttpClients, unpooled
-from claw.security.http_transport import GuardedTransport
+from claw.security.http_client import HttpClients
+from claw_http_sdk import pooled, unpooled
+from claw_http_sdk.guarded_transport import GuardedTransport, unpooled_transport
 from claw_http_sdk.pooled_transport import PooledTransport
 from core.secured import ANSWER, Authority, service
 from http_server import Serve, listening, port_of
 from models import answer, provider
 
+Clients = Callable[..., httpx2.AsyncClient]
 Transport = Callable[[ssl.SSLContext], httpx2.AsyncBaseTransport]
 
 
@@ -30,8 +32,13 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture(params=["single", "pooled"])
 def transport(request: pytest.FixtureRequest) -> Transport:
-    """The transport that core uses by itself, and the one of plugins that keep connections."""
-    return PooledTransport if request.param == "pooled" else unpooled
+    """The transport with one connection for each request, and the one that keeps connections."""
+    return PooledTransport if request.param == "pooled" else unpooled_transport
+
+
+def shared(network: HttpClients, transport: Transport) -> Clients:
+    """Clients of one network that send over ``transport``."""
+    return (pooled if transport is PooledTransport else unpooled)(network.client)
 
 
 def guarded(transport: httpx2.AsyncBaseTransport, seconds: float = 5.0) -> httpx2.AsyncClient:
@@ -47,7 +54,7 @@ async def serving(serve: Serve, transport: Transport) -> AsyncIterator[tuple[htt
     async with listening(serve) as server:
         try:
             port = port_of(server)
-            yield network.client(f"http://127.0.0.1:{port}", transport=transport), port
+            yield shared(network, transport)(f"http://127.0.0.1:{port}"), port
         finally:
             await network.aclose()
 
@@ -116,7 +123,7 @@ async def test_without_a_pool_what_comes_behind_an_answer_has_no_next_answer() -
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ngood")
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nlies")
 
-    async with serving(serve, unpooled) as (client, _):
+    async with serving(serve, unpooled_transport) as (client, _):
         assert [(await client.get("/")).text for _ in range(3)] == ["good"] * 3
 
 
@@ -161,13 +168,14 @@ async def test_https_where_plain_http_is_spoken_and_the_other_way_round(
         writer.write(ANSWER)
 
     network = HttpClients()
+    clients = shared(network, transport)
     async with serving(serve, transport) as (client, _), service(authority.serving("localhost")) as secured:
         address = f"https://localhost:{client.base_url.port}"
-        problem = await refused(network.client(address, transport=transport), address)
+        problem = await refused(clients(address), address)
         assert "localhost uses plain HTTP, but the address says https" in problem
         address = f"http://localhost:{secured}"
         with pytest.raises(httpx2.TransportError):  # some say so, some only hang up
-            await network.client(address, transport=transport).get(address)
+            await clients(address).get(address)
     await network.aclose()
 
 

@@ -4,14 +4,8 @@ Verification error codes of certificates: OpenSSL, ``x509_vfy.h``.
 """
 
 import ssl
-from collections.abc import Iterator
 
-from claw.contracts.errors import ClawError
-
-
-class TlsError(ClawError):
-    """A TLS connection to a host failed, and a retry cannot help."""
-
+from claw_http_sdk.errors import TlsError, error_chain
 
 _WRONG_HOST = (
     "the certificate of {host} is for another name",
@@ -73,10 +67,3 @@ def tls_required_error(host: str, answer: bytes) -> TlsError | None:
 
 def _tls_required(host: str) -> TlsError:
     return TlsError(_TLS_ON_HTTP_PORT[0], fix=_TLS_ON_HTTP_PORT[1], host=host)
-
-
-def error_chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and its chain of causes."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
