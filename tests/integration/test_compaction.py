@@ -2,17 +2,19 @@
 
 import asyncio
 import json
+import random
 
 import claw_tools_std
 import pytest
 from claw.cli.main import app
 from claw.contracts.errors import ClawError, ProviderError
 from claw.contracts.events import Notice
-from claw.contracts.provider import Finished, TextDelta
+from claw.contracts.provider import Finished, TextDelta, ThinkingDelta
 from claw.contracts.transcript import Assistant, Text, ToolResultMessage, User, pair
 from claw.storage.records import SUMMARY
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, says
 from claw_context import instructions
+from claw_testing.services import AnthropicService, ServiceReply
 from integration.test_serving import OPEN, served
 from typer.testing import CliRunner
 
@@ -42,6 +44,7 @@ class Model(FakeProvider):
         super().__init__(*answers, context_tokens=window)
         self.summary, self.hangs, self.limit, self.talk, self.counts = summary, hangs, limit, talk, counts
         self.summaries, self.flushes, self.turns = [], [], []
+        self.full, self.thinks = 0, False
 
     async def stream(self, request):
         messages = request.messages
@@ -60,6 +63,11 @@ class Model(FakeProvider):
             self.flushes.append(request)
         else:
             self.turns.append(request)
+        if self.full:
+            self.full -= 1
+            if self.thinks:
+                yield ThinkingDelta("hm")
+            raise TOO_LONG
         if self.limit is not None and tokens > self.limit:
             raise TOO_LONG
         if self._answers:
@@ -149,6 +157,42 @@ async def test_every_request_stays_within_the_window_for_months():
 
         assert len(model.turns) == 60  # none was refused
         assert len(model.summaries) <= len(records(harness)) * 3
+
+
+@pytest.mark.parametrize("window", [12_000, 40_000])
+@pytest.mark.parametrize("density", [0.3, 0.75, 0.9, 1.0, 1.4])
+async def test_every_message_of_a_conversation_is_in_a_summary_request_or_in_the_next_one(window, density):
+    """For services that count fewer or more tokens than the estimate; 0.3: one that leaves out cached tokens."""
+    pick, said = random.Random(f"{window} {density}"), []
+
+    def marked(least, most):
+        """A text with a mark of its own at its beginning and at its end."""
+        said.append(f"<{len(said)}>")
+        return f"{said[-1]} {'word ' * (pick.randint(least, most) // 5)}{said[-1]}"
+
+    def answered(request):
+        if pick.random() < 0.5 and not isinstance(request.messages[-1], ToolResultMessage):
+            return calls("look")
+        tokens = sum(map(len, words(request))) // 4 + len(request.system.whole) // 4
+        return says(marked(20, window // 20), input=int(tokens * density), output=10)
+
+    tool = FakeTool("look", result=lambda *_: marked(20, window // 10))
+    model = Model(*[answered] * 400, window=window)
+    async with Harness(model, tools=[tool], config=settings()) as harness:
+        sent = 0
+        while sent < window * 4 * 2.4:
+            text = marked(20, window // pick.choice((10, 40)))
+            sent += len(text) * 2
+            await harness.send(text)
+
+        compacted = records(harness)
+        shown = [*words(model.turns[-1]), *(text for request in model.summaries for text in words(request))]
+        read = "\n".join(shown)
+        assert len(compacted) > 0
+        assert [mark for mark in said[:-1] if mark not in read] == []
+        in_part = sum(record["details"].get("shortened", 0) for record in compacted)
+        assert sum(read.count(mark) < 2 for mark in said[:-1]) <= in_part
+        assert not any("not sent" in said or "no model read" in said for said in notices(harness))
 
 
 async def test_chinese_takes_more_tokens_than_the_estimate_and_is_compacted_in_time():
@@ -288,6 +332,46 @@ async def test_a_service_that_says_too_long_is_asked_again_with_a_shorter_past()
 
         assert records(harness)
         assert all(record["details"]["by"] == "model" for record in records(harness))
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+async def test_a_window_that_is_full_before_any_word_is_compacted_and_asked_again(thinks):
+    model = Model(window=100_000, counts=False)
+    async with Harness(model, config=settings()) as harness:
+        await talk(harness, 6)
+        model.full, model.thinks = 1, thinks
+
+        assert (await harness.send("and now?")).text == "fine"
+        assert len(records(harness)) == 1
+
+
+async def test_a_window_that_is_full_in_the_answer_keeps_what_was_said_and_the_next_request_is_shorter():
+    import claw_anthropic
+
+    cut = ServiceReply(
+        text="so far", stop="model_context_window_exceeded", usage={"input": 199_000, "output": 1000}
+    )
+    seen = []
+
+    def reply(request):
+        seen.append(len(json.dumps(request.body["messages"])))
+        summary = instructions.SUMMARISE in json.dumps(request.body["system"])
+        return "THE SUMMARY" if summary else cut if len(seen) == 4 else "fine"
+
+    async with AnthropicService(reply) as service:
+        config = settings()
+        config["providers"] = {"anthropic": {"apiKey": "k", "baseUrl": service.url}}
+        plugins = {"anthropic": claw_anthropic}
+        async with Harness(FakeProvider(), config=config, plugins=plugins) as harness:
+            for n in range(3):
+                await harness.send(f"question {n} " + "y" * 90_000, model="anthropic/claude-sonnet-4-5")
+            answered = await harness.send("tell it all", model="anthropic/claude-sonnet-4-5")
+            again = await harness.send("go on", model="anthropic/claude-sonnet-4-5")
+
+            assert (answered.text, again.text) == ("so far", "fine")
+            assert any("cut off at the limit of its length" in said for said in notices(harness))
+            assert len(records(harness)) == 1
+            assert seen[-1] < seen[3]
 
 
 async def test_a_giant_tool_result_is_cut_when_nothing_else_helps():

@@ -37,6 +37,8 @@ class SessionHistory:
         memory flush.
     :param last_measured: the newest answer since that compaction with usage figures, and the tokens of its prompt
         and answer.
+    :param sent_whole: False when the newest request left out messages that no summary covers: the figures of its answer
+        do not measure the history.
     :param pruned: tool results that are sent in a shorter form: id → (the result, the short form), until the
         next reload.
     :param last_refusal: the last refusal that concerned the messages, and how often in a row it came, since the
@@ -54,6 +56,7 @@ class SessionHistory:
     compactions: int = 0
     flush: MemoryFlushRecord | None = None
     last_measured: tuple[Message, int] | None = None
+    sent_whole: bool = True
     pruned: dict[int, tuple[Message, Message]] = field(default_factory=dict)
     last_refusal: tuple[str, int] = ("", 0)
 

@@ -17,6 +17,7 @@ _STOPS = {
     "pause_turn": "stop",
     "tool_use": "tool_use",
     "max_tokens": "length",
+    "model_context_window_exceeded": "length",  # docs.anthropic.com, "Handling stop reasons": the answer is valid
 }
 
 
@@ -76,11 +77,14 @@ class MessagesParser:
         """Return the answer, when the service has ended it."""
         if not self.done:
             raise provider_error(self._model, reason="truncated")
-        if self._stop == "model_context_window_exceeded":
+        content = tuple(self._content())
+        if self._stop == "model_context_window_exceeded" and all(
+            isinstance(one, Thinking) for one in content
+        ):
             raise provider_error(self._model, reason="context_overflow")
         refused = self._stop == "refusal"
         return Assistant(
-            tuple(self._content()),
+            content,
             model=self._model,
             stop_reason="error" if refused else _STOPS.get(self._stop or "", "stop"),
             usage=self._figures(),  # cached tokens are already apart from the input
@@ -134,7 +138,7 @@ class MessagesParser:
         """Return a call; only the last block can be cut by the token limit."""
         if given := block.get("input"):
             grown = grown or msgspec.json.encode(given).decode()
-        is_cut = self._stop == "max_tokens" and block is self._blocks[-1]
+        is_cut = _STOPS.get(self._stop or "") == "length" and block is self._blocks[-1]
         cut_off = limit_reason(block["name"], self._figures()) if is_cut else ""
         return read_call(block.get("id") or "", block["name"], grown, self._schemas, cut_off)
 

@@ -22,6 +22,7 @@ from claw import (
     Notice,
     ProviderError,
     Text,
+    ThinkingDelta,
     ToolResultMessage,
     TurnView,
     Usage,
@@ -38,6 +39,7 @@ from claw.runtime import (
     MemoryFlushRecord,
     MessageRecord,
     Session,
+    estimate_tokens,
     limit_turns,
     newest_turns_within,
     truncate_blocks,
@@ -55,6 +57,7 @@ MAX_COMPACTIONS = 3
 """Limit for one request that a service refuses as too long (spec/runtime.md C11)."""
 
 _MAX_CUTS = 5  # by then a 200k window is down to 6k tokens: what does not fit that never will
+_LEAST_DENSITY = 0.7  # real tokens per estimated one; English prose has 0.8 to 0.95 with the usual tokenizers
 _RETRY_MESSAGES = 16  # new messages until a compaction that achieved nothing is tried again
 _IMAGE_REFUSALS = frozenset({"bad_request", "request_too_large"})
 """Error reasons of services that got an image for a model without vision, or one they cannot read; their
@@ -109,10 +112,10 @@ class ContextView:
         if past and compaction.is_summary(past[0], self._session):
             self._head, self._start = (past[0],), max(self._start, 1)
         self._compactions = self._cuts = 0
-        self._available_tokens = (
-            int(turn.window_tokens * PROMPT_SHARE) - len(turn.system.whole) // CHARS_PER_TOKEN
-        )
-        self._sent = 0
+        most = int(turn.window_tokens * PROMPT_SHARE)
+        self._most_tokens = max(most, budget.threshold) if budget.enabled else most
+        self._available_tokens = self._most_tokens - len(turn.system.whole) // CHARS_PER_TOKEN
+        self._sent = self._size = 0
         self._failed_at = -_RETRY_MESSAGES
         self._is_first = True
         self._omission_reported = False
@@ -130,6 +133,7 @@ class ContextView:
         shown = self._turn.with_metadata(messages)
         costs = self._shared.costs.get(shown)
         self._shown, self._total = (shown, costs.each), costs.total
+        self._size = self._tokens(messages)
         await self._compact_if_due(messages)
         while True:
             request, began = await self._request(), False
@@ -138,7 +142,7 @@ class ContextView:
             try:
                 async with aclosing(stream) as events:
                     async for event in events:
-                        began = True
+                        began = began or not isinstance(event, ThinkingDelta)
                         yield event
                 return
             except ProviderError as refused:
@@ -151,7 +155,7 @@ class ContextView:
     async def _compact_if_due(self, messages: Sequence[Message]) -> None:
         """Flush memory and compact the history if their thresholds are reached."""
         budget, past, flush = self._budget, self._session.history, self._compaction.memory_flush
-        tokens = self._tokens(messages)
+        tokens = self._size
         if self._is_first:
             self._prune_if_cold()
         if self._save and flush.enabled and budget.enabled:
@@ -179,7 +183,7 @@ class ContextView:
         """
         if self._budget.enabled and self._compactions < MAX_COMPACTIONS:
             self._compactions += 1
-            real = max(self._tokens(messages), self._budget.window)
+            real = max(self._size, self._budget.window)
             if await self._compact(messages, real, self._sent // 2):
                 return True
             self._compactions = MAX_COMPACTIONS
@@ -216,6 +220,7 @@ class ContextView:
             return False
         self._session.append_entry(done.record)
         self._start, self._head = start, (self._session.unpaired_messages[0], *asked)
+        self._size = self._tokens(messages)
         await self._turn.notice(done.description)
         return True
 
@@ -229,15 +234,21 @@ class ContextView:
 
     def _tokens(self, messages: Sequence[Message]) -> int:
         """Return the size of the request: the service's figure for the newest measured answer, plus an
-        estimate of what followed.
+        estimate of what followed. A figure far below the estimate is not used: some servers leave out cached tokens.
         """
-        each = self._shown[1]
-        if measured := self._session.history.last_measured:
-            answer, tokens = measured
+        each, past = self._shown[1], self._session.history
+        shortened = sum(
+            estimate_tokens(long) - estimate_tokens(short) for long, short in past.pruned.values()
+        )
+        estimated = self._overhead + self._total - sum(each[: self._start]) - shortened
+        estimated += TokenCosts(self._head).total
+        if past.last_measured and past.sent_whole:
+            answer, tokens = past.last_measured
             for at in range(len(messages) - 1, self._start - 1, -1):
                 if messages[at] is answer:
-                    return tokens + sum(each[at + 1 :])
-        return self._overhead + sum(each[self._start :]) + TokenCosts(self._head).total
+                    measured = tokens + sum(each[at + 1 :])
+                    return measured if measured >= estimated * _LEAST_DENSITY else estimated
+        return estimated
 
     @property
     def _overhead(self) -> int:
@@ -262,12 +273,15 @@ class ContextView:
             each, total = made.each, made.total
         before = TokenCosts(self._head).total
         self._sent = before + total
-        if self._sent <= available:  # the usual case: no message needs a look of its own
+        fits = self._sent <= available or (not self._cuts and self._size <= self._most_tokens)
+        if fits:  # the usual case: no message needs a look of its own
+            self._record_omission(0)
             return (*self._head, *shown)
         view = newest_turns_within(shown, each, available - before)
         start = view.omitted
         if self._cuts > 1 and view.tokens > available:  # the newest turn alone is too much
             start += cut_point(view.messages, each[start:], available // 2).first_kept
+        self._record_omission(start)
         if start and not self._omission_reported:
             self._omission_reported = True
             await self._emit(Notice(t(OMITTED, count=start)))
@@ -276,6 +290,11 @@ class ContextView:
         whole = shorten_to_fit(whole, available) if self._cuts > 1 else whole
         self._sent = TokenCosts(whole).total
         return whole
+
+    def _record_omission(self, count: int) -> None:
+        """Record whether the figures of the next answer measure the whole history."""
+        if not self._is_aside:
+            self._session.history.sent_whole = not count
 
     def _digest_of(self, left_out: Sequence[Message], room_tokens: int) -> tuple[Message, ...]:
         """Return a digest that replaces messages neither shown nor summarised; made without a model, kept in

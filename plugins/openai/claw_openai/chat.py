@@ -40,7 +40,17 @@ from claw_provider_sdk import (
 
 from claw_openai.config import Quirks
 
-_STOPS = {"stop": "stop", "tool_calls": "tool_use", "function_call": "tool_use", "length": "length"}
+_WINDOW_FULL = "model_context_window_exceeded"
+_STOPS = {
+    "stop": "stop", "tool_calls": "tool_use", "function_call": "tool_use", "length": "length",
+    "max_tokens": "length", "model_length": "length", _WINDOW_FULL: "length",
+}  # fmt: skip
+_FILTERED = frozenset({"content_filter", "sensitive"})
+_BROKEN_OFF = {
+    "error": "server", "network_error": "server", "insufficient_system_resource": "overloaded", "abort": "truncated",
+    "function_call_filter": "truncated",
+}  # fmt: skip
+"""Reasons to stop of OpenRouter, Zhipu, DeepSeek, vLLM and Gemini for an answer that is not whole."""
 
 Row = dict[str, Any]
 
@@ -218,6 +228,10 @@ class ChatParser:
         if not choices and (name == "error" or is_failure(data)):
             raise failure_said(self._model, data, status=200)
         self._usage = data.get("usage") or self._usage
+        if found := next((one for one in (data, *(choices or ())) if one.get("error")), None):
+            raise failure_said(
+                self._model, found["error"], status=200
+            )  # OpenRouter, in the middle of an answer
         for choice in choices or ():
             if choice.get("index") in (0, None):
                 yield from self._process_choice(choice, choice.get("delta") or choice.get("message") or {})
@@ -231,11 +245,15 @@ class ChatParser:
         """Return the answer, after a finish reason or the end mark."""
         if not self.done and not self.whole:
             raise provider_error(self._model, reason="truncated")
-        usage = to_usage(self._usage)
+        usage, said = to_usage(self._usage), (self._stop or "").partition(":")[0]
+        if broken := _BROKEN_OFF.get(said):
+            raise provider_error(self._model, reason=broken, text=self._stop or "")
         calls = tuple(self._read_calls(usage))
         text, thought = "".join(self._text), "".join(self._thought)
-        refused = self._stop == "content_filter"
-        stop = "error" if refused else _STOPS.get(self._stop or "", "stop")
+        if said == _WINDOW_FULL and not (calls or text):
+            raise provider_error(self._model, reason="context_overflow")
+        refused = said in _FILTERED
+        stop = "error" if refused else _STOPS.get(said, "stop")
         return Assistant(
             (
                 *((Thinking(thought, maker=self._maker),) if thought else ()),
@@ -298,7 +316,7 @@ class ChatParser:
     def _read_calls(self, usage: Usage) -> Iterator[ToolCall]:
         """Yield the calls; only the last one can be cut by the token limit."""
         for call in self._calls:
-            is_cut = self._stop == "length" and call is self._calls[-1]
+            is_cut = _STOPS.get(self._stop or "") == "length" and call is self._calls[-1]
             cut_off = limit_reason(call.name, usage) if is_cut else ""
             yield read_call(call.id, call.name, call.text, self._schemas, cut_off)
 

@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 from claw.contracts.errors import ConfigError, ProviderError
 from claw.contracts.provider import Credential, SystemPrompt, ToolSpec
-from claw.contracts.transcript import Assistant, Text, Thinking, ToolCall, ToolResultMessage, User
+from claw.contracts.transcript import (
+    UNREADABLE_CALL,
+    Assistant,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    User,
+)
 from claw.security.http_client import HttpClients
 from claw_provider_sdk import Price
 from claw_testing.services import AnthropicService, ReceivedRequest, ServiceReply
@@ -198,11 +206,39 @@ async def test_a_refusal_is_an_error_that_keeps_what_was_said():
     assert "refused" in message.error
 
 
-async def test_a_window_that_is_full_is_an_overflow():
+async def test_a_window_that_is_full_before_any_word_is_an_overflow():
     with pytest.raises(ProviderError) as error:
-        await stopped("model_context_window_exceeded", text="so")
+        await stopped("model_context_window_exceeded")
 
     assert error.value.reason == "context_overflow"
+
+
+async def test_what_was_said_until_the_window_was_full_is_kept():
+    """The vendor's page on stop reasons: the answer is valid, and its length is that of the window."""
+    message = await stopped("model_context_window_exceeded", text="so far")
+
+    assert (message.stop_reason, message.text) == ("length", "so far")
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded"])
+async def test_half_a_call_is_unreadable_whatever_limit_cut_it(reason):
+    raw = b"".join(
+        f"data: {line}\n\n".encode()
+        for line in (
+            '{"type":"message_start","message":{}}',
+            '{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"ls","input":{}}}',
+            '{"type":"content_block_delta","index":0,'
+            '"delta":{"type":"input_json_delta","partial_json":"{\\"path\\": \\"."}}',
+            f'{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}}}}',
+            '{"type":"message_stop"}',
+        )
+    )
+    async with AnthropicService([ServiceReply(raw=raw)]) as service, provider(service.url) as model:
+        _, message = await answer(model)
+
+    (call,) = message.tool_calls
+    assert call.name == UNREADABLE_CALL
+    assert "cut off" in call.arguments["why"]
 
 
 async def test_a_whole_call_before_the_cut_one_is_kept():

@@ -271,6 +271,59 @@ async def test_what_the_filter_stopped_is_an_error():
 
 
 @pytest.mark.parametrize(
+    ("reason", "means"),
+    [
+        ("sensitive", "error"),  # Zhipu
+        ("content_filter: PROHIBITED_CONTENT", "error"),  # Gemini in the form of OpenAI
+        ("model_context_window_exceeded", "length"),  # Zhipu, z.ai
+        ("model_length", "length"),  # Mistral's models behind a gateway
+        ("max_tokens", "length"),  # Anthropic's models behind a gateway
+    ],
+)
+async def test_the_reasons_to_stop_of_compatible_services_are_understood(reason, means):
+    message = await answer_of({"content": "so far"}, stop(reason))
+
+    assert (message.stop_reason, message.text) == (means, "so far")
+
+
+@pytest.mark.parametrize(
+    ("reason", "means"),
+    [
+        ("insufficient_system_resource", "overloaded"),  # DeepSeek
+        ("network_error", "server"),  # Zhipu
+        ("error", "server"),  # OpenRouter
+        ("abort", "truncated"),  # vLLM
+        ("function_call_filter: MALFORMED_FUNCTION_CALL", "truncated"),  # Gemini in the form of OpenAI
+    ],
+)
+async def test_an_answer_that_the_service_broke_off_is_no_whole_answer(reason, means):
+    with pytest.raises(ProviderError) as error:
+        await answer_of({"content": "so far"}, stop(reason))
+
+    assert (error.value.reason, error.value.retryable) == (means, True)
+    assert reason in str(error.value)
+
+
+async def test_a_window_that_is_full_before_any_word_is_an_overflow():
+    with pytest.raises(ProviderError) as error:
+        await answer_of({"reasoning_content": "hm"}, stop("model_context_window_exceeded"))
+
+    assert error.value.reason == "context_overflow"
+
+
+@pytest.mark.parametrize("where", ["chunk", "choice"])
+async def test_an_error_beside_a_choice_is_an_error_with_its_text(where):
+    failed = {"error": {"code": 429, "message": "Rate limit exceeded upstream"}}
+    choice = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
+    chunk = {"choices": [choice]} | failed if where == "chunk" else {"choices": [choice | failed]}
+
+    with pytest.raises(ProviderError, match="Rate limit exceeded upstream") as error:
+        await answer_of({"content": "so far"}, chunk)
+
+    assert error.value.reason == "rate_limit"
+
+
+@pytest.mark.parametrize(
     "usage",
     [
         {"prompt_tokens": 100, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 60}},
