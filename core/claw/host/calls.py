@@ -8,9 +8,8 @@ import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain
-from math import inf
 from typing import Any, TypeVar
 
 from claw.contracts.errors import PluginError
@@ -29,7 +28,7 @@ from claw.contracts.tool import ToolResult
 from claw.contracts.transcript import ToolCall
 from claw.host.isolation import Timeouts, describe_exception
 from claw.host.registry import BUILTIN, Contribution, Registry
-from claw.host.worker import PluginWorker, is_own_exit, isolated
+from claw.host.worker import PluginWorker, isolated
 from claw.i18n import t
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 
@@ -63,6 +62,29 @@ class PluginSet:
         return self.worker.timeouts
 
 
+@contextlib.contextmanager
+def _reported(
+    one: Contribution[Any], template: str, plugins: PluginSet, part: str = ""
+) -> Iterator[list[str]]:
+    """Run a plugin's code in this block: report what it raises, in place of raising it, else record that it works.
+
+    The list gets the problem, as a text for the model: what failed and why.
+
+    :param template: of the problem, in English. With ``part``, the method or event, it names the part of the plugin.
+    """
+    problems: list[str] = []
+    try:
+        yield problems
+    except Exception as why:  # noqa: BLE001 - plugin code
+        cause = describe_exception(why)
+        fault = PluginError(one.plugin, "run", template, FIX, why=cause, id=one.plugin)
+        plugins.log(str(fault))
+        plugins.worker.parts.failed(one.plugin, template, name=part, why=cause)
+        problems.append(f"{fault.where}: {fault.problem}")
+    else:
+        plugins.worker.parts.worked(one.plugin, template, name=part)
+
+
 async def run_reviewers(call: ToolCall, context: CallContext, plugins: PluginSet) -> tuple[ToolCall, Review]:
     """Ask every reviewer; the strictest answer wins, changed arguments are handed on to the next one.
 
@@ -71,30 +93,28 @@ async def run_reviewers(call: ToolCall, context: CallContext, plugins: PluginSet
     strictest, notes, end_turn = Review(), list[str](), ""
     seconds = plugins.limits.review_seconds
     for one in _reviewers(plugins, everything=not context.problem):
-        try:
-            answer = await plugins.worker.call(
-                one.value.before, call, context, seconds=seconds, who=one.plugin
-            )
-            said = Review() if answer is None else answer
-            rank = _STRICTNESS.index(said.verdict)
-            if not isinstance(said.arguments, dict | None):
-                raise TypeError(f"arguments are a dict, not {type(said.arguments).__name__}")
-            if not isinstance(said.note, str) or not isinstance(said.end_turn, str):
-                raise TypeError("note and end_turn of a review are text")
-        except Exception as why:  # noqa: BLE001 - plugin code
-            said = Review("deny", _failed(_REVIEWER, one, why, plugins, "before"))
-            rank = _STRICTNESS.index("deny")
-        else:
-            plugins.worker.parts.worked(one.plugin, _REVIEWER, name="before")
+        with _reported(one, _REVIEWER, plugins, "before") as problems:
+            said = await plugins.worker.call(one.value.before, call, context, seconds=seconds, who=one.plugin)
+            said = _checked_review(Review() if said is None else said)
+        if problems:
+            said = Review("deny", problems[0])
         if said.arguments is not None:
             call = ToolCall(call.id, call.name, said.arguments)
-        if said.note:
-            notes.append(said.note[:NOTE_CHARS])
+        notes.append(said.note[:NOTE_CHARS])
         if said.verdict == "deny":
             end_turn = end_turn or said.end_turn
-        if rank > _STRICTNESS.index(strictest.verdict):
-            strictest = said
+        strictest = max(strictest, said, key=lambda review: _STRICTNESS.index(review.verdict))
     return call, replace(strictest, note="".join(notes), end_turn=end_turn)
+
+
+def _checked_review(said: Review) -> Review:
+    if said.verdict not in _STRICTNESS:
+        raise ValueError(f"the verdict of a review is one of {', '.join(_STRICTNESS)}, not {said.verdict!r}")
+    if not isinstance(said.arguments, dict | None):
+        raise TypeError(f"arguments are a dict, not {type(said.arguments).__name__}")
+    if not isinstance(said.note, str) or not isinstance(said.end_turn, str):
+        raise TypeError("note and end_turn of a review are text")
+    return said
 
 
 def _reviewers(plugins: PluginSet, everything: bool) -> Sequence[Contribution[Reviewer]]:
@@ -111,16 +131,14 @@ async def ask_approver(request: ApprovalRequest, plugins: PluginSet) -> Decision
     if approver is None:
         why_not = t("it needs approval, and no plugin in use asks for it (claw-approvals does)")
         return Decision("nobody", why_not)
-    try:
+    with _reported(approver, _APPROVER, plugins) as problems:
         decision = await _call_unless_blocked(approver.value.ask, request, plugins.worker, approver.plugin)
         if not isinstance(decision, Decision) or decision.verdict not in _DECISIONS:
             raise TypeError(f"ask answered with {decision!r:.200}, not a Decision")
-    except Exception as why:  # noqa: BLE001 - a plugin's code
-        return Decision("deny", _failed(_APPROVER, approver, why, plugins))
-    plugins.worker.parts.worked(approver.plugin, _APPROVER)
-    if decision.allowed or decision.reason:
-        return decision
-    return replace(decision, reason=t("the user was asked and did not allow it"))
+        if decision.allowed or decision.reason:
+            return decision
+        return replace(decision, reason=t("the user was asked and did not allow it"))
+    return Decision("deny", problems[0])
 
 
 async def _call_unless_blocked(
@@ -172,13 +190,10 @@ def _answers_of_middleware(
     """Yield what each middleware answers that has a method of this name."""
     for one in plugins.registry.middleware:
         if step := getattr(one.value, name, None):
-            try:
-                answer = read(step(value))
-            except Exception as why:  # noqa: BLE001 - a plugin's code
-                _failed(_MIDDLEWARE, one, why, plugins, name)
-            else:
-                plugins.worker.parts.worked(one.plugin, _MIDDLEWARE, name=name)
-                yield answer
+            answers: list[T] = []
+            with _reported(one, _MIDDLEWARE, plugins, name):
+                answers.append(read(step(value)))
+            yield from answers
 
 
 async def review_tool_result(
@@ -190,19 +205,16 @@ async def review_tool_result(
     """
     seconds = plugins.limits.review_seconds
     for one in _reviewers(plugins, everything=has_run):
-        after = getattr(one.value, "after", None)
-        if after is None:
-            continue
-        try:
-            changed = await plugins.worker.call(after, call, result, context, seconds=seconds, who=one.plugin)
-            if not isinstance(changed or result, ToolResult):
-                raise TypeError(f"a result is a ToolResult, not {type(changed).__name__}")
-            result = changed or result
-        except Exception as why:  # noqa: BLE001 - plugin code
-            failure = _failed(_REVIEWER, one, why, plugins, "after")
-            result = ToolResult(failure, is_error=True)
-        else:
-            plugins.worker.parts.worked(one.plugin, _REVIEWER, name="after")
+        if after := getattr(one.value, "after", None):
+            with _reported(one, _REVIEWER, plugins, "after") as problems:
+                changed = await plugins.worker.call(
+                    after, call, result, context, seconds=seconds, who=one.plugin
+                )
+                if not isinstance(changed or result, ToolResult):
+                    raise TypeError(f"a result is a ToolResult, not {type(changed).__name__}")
+                result = changed or result
+            if problems:
+                result = ToolResult(problems[0], is_error=True)
     return result
 
 
@@ -213,20 +225,16 @@ async def run_filters(message: T, way: str, plugins: PluginSet) -> T | None:
     """
     seconds, kind = plugins.limits.filter_seconds, type(message)
     for one in plugins.registry.filters:
-        step = getattr(one.value, way, None)
-        if step is None:
-            continue
-        try:
-            answer = await plugins.worker.call(step, message, seconds=seconds, who=one.plugin)
-            if not isinstance(answer, kind | None):
-                raise TypeError(f"{way} answers with {kind.__name__} or None, not {type(answer).__name__}")
-        except Exception as why:  # noqa: BLE001 - plugin code
-            _failed(_FILTER, one, why, plugins, way)
-            continue
-        plugins.worker.parts.worked(one.plugin, _FILTER, name=way)
-        if answer is None:
-            return None
-        message = answer
+        if step := getattr(one.value, way, None):
+            with _reported(one, _FILTER, plugins, way):
+                answer = await plugins.worker.call(step, message, seconds=seconds, who=one.plugin)
+                if not isinstance(answer, kind | None):
+                    raise TypeError(
+                        f"{way} answers with {kind.__name__} or None, not {type(answer).__name__}"
+                    )
+                if answer is None:
+                    return None
+                message = answer
     return message
 
 
@@ -234,21 +242,16 @@ async def notify_observers(event: Event, plugins: PluginSet) -> None:
     """Pass an event to every observer."""
     seconds = plugins.limits.observe_seconds
     for one in plugins.registry.observers:
-        try:
+        with _reported(one, _OBSERVER, plugins, type(event).__name__):
             await plugins.worker.call(one.value.on_event, event, seconds=seconds, who=one.plugin)
-        except Exception as why:  # noqa: BLE001 - plugin code
-            _failed(_OBSERVER, one, why, plugins, type(event).__name__)
-        else:
-            plugins.worker.parts.worked(one.plugin, _OBSERVER, name=type(event).__name__)
 
 
 @dataclass
-class _Known:
-    """The sections of plugins in one conversation as they were last rendered, valid while the facts are these."""
+class _Rendered:
+    """The sections of one conversation as they were last rendered, valid while the facts are these."""
 
     facts: PromptFacts
-    order: tuple[tuple[PromptSection, bool], ...]
-    rendered: dict[tuple[str, str], tuple[float, RenderedSection]] = field(default_factory=dict)
+    pieces: dict[tuple[str, str], tuple[float, RenderedSection]] = field(default_factory=dict)
 
 
 class SectionCache:
@@ -269,152 +272,133 @@ class SectionCache:
         disabled: Collection[str] = (),
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        taken = {section.name for section in sections if section.plugin != BUILTIN}
-        self._sections = [one for one in sections if one.plugin != BUILTIN or one.name not in taken]
-        self._substitutes = {one.name: one for one in sections if one.plugin == BUILTIN and one.name in taken}
-        self._clock, self._positions, self._disabled = clock, positions, disabled
-        self._orders: dict[str, tuple[tuple[PromptSection, bool], ...]] = {}
-        self._kept: dict[str, _Known] = {}
+        own = {section.name: section for section in sections if section.plugin == BUILTIN}
+        others = [section for section in sections if section.plugin != BUILTIN]
+        self._substitutes = {one.name: own.pop(one.name) for one in others if one.name in own}
+        self._plugins = dict.fromkeys(one.plugin for one in others)
+        self._preparing = [one for one in others if one.prepare]
+        self._clock, self._kept = clock, dict[str, _Rendered]()
+        self._order = cache(
+            lambda mode: ordered_sections([*others, *own.values()], mode, positions, disabled)
+        )
 
     async def render(
         self, facts: PromptFacts, worker: PluginWorker, log: Log
     ) -> tuple[PromptFacts, tuple[RenderedSection, ...]]:
         """Return the facts with what sections add to them, such as the context files, and the text of each section."""
-        seconds = worker.timeouts.section_seconds
-        volatile: Sequence[RenderedSection] = ()
-        for section in self._sections:
-            if section.prepare is None:
-                continue
-            order = self._order(facts.mode)
-            due = [each for each in order if each[0].plugin == section.plugin and not each[0].stable]
-            step = partial(_prepare_and_render, section, due)
-            try:
-                facts, volatile = await worker.call(step, facts, seconds=seconds, who=section.plugin)
-            except Exception as why:  # noqa: BLE001 - plugin code
-                failed = _failed_section(section, section.stable, why)
-                log(failed.fault)
-                _record_section(failed, worker)
-                volatile = ()
-                continue
+        kept, last = self._kept_of(facts), ""
+        for section in self._preparing:
+            facts, kept = await self._ask(section.plugin, facts, kept, worker, section)
+            last = section.plugin
             for line in facts.warnings:
                 log(str(line))
             facts = replace(facts, warnings=()) if facts.warnings else facts
-        return facts, await self._pieces(facts, worker, volatile)
-
-    async def _pieces(
-        self, facts: PromptFacts, worker: PluginWorker, volatile: Sequence[RenderedSection]
-    ) -> tuple[RenderedSection, ...]:
-        """Return the text of each section.
-
-        :param volatile: the volatile sections that are rendered already.
-        """
-        lasting = replace(facts, inbound_meta=None) if facts.inbound_meta else facts
-        known = self._known(lasting, worker.timeouts.section_keep_seconds > 0)
-        await self._render_due(known, facts, worker, volatile)
-        pieces = []
-        for section, stable in known.order:
-            if section.plugin == BUILTIN:
-                piece = render_section(section, lasting if section.stable else facts, stable)
-            else:
-                piece = known.rendered[section.plugin, section.name][1]
-            if piece.text or piece.fault:
-                pieces.append(piece)
-            if piece.fault and (substitute := self._substitutes.get(section.name)):
-                pieces.append(render_section(substitute, facts, stable))
-        return tuple(pieces)
-
-    async def _render_due(
-        self, known: _Known, facts: PromptFacts, worker: PluginWorker, volatile: Sequence[RenderedSection]
-    ) -> None:
-        """Render the sections of plugins that are volatile, new, or older than they are kept, plugin by plugin."""
-        keep, now = worker.timeouts.section_keep_seconds, self._clock.monotonic()
-        ready = {(piece.section.plugin, piece.section.name): (now, piece) for piece in volatile}
-        known.rendered |= ready
-        for piece in volatile:
-            _record_section(piece, worker)
-        due: dict[str, list[tuple[PromptSection, bool]]] = {}
-        for section, stable in known.order:
-            key = section.plugin, section.name
-            if section.plugin != BUILTIN and key not in ready:
-                at, _ = known.rendered.get(key, (-inf, None))
-                if now - at >= keep or not section.stable:
-                    due.setdefault(section.plugin, []).append((section, stable))
-        for plugin, sections in due.items():
-            for piece in await _render_all(plugin, sections, known.facts, facts, worker):
-                known.rendered[plugin, piece.section.name] = self._clock.monotonic(), piece
-                _record_section(piece, worker)
-
-    def _known(self, facts: PromptFacts, is_kept: bool) -> _Known:
-        key = facts.runtime.get("session", "")
-        known = self._kept.pop(key, None) if is_kept else None
-        if known is None or known.facts != facts:
-            known = _Known(facts, self._order(facts.mode))
-        self._kept[key] = known
+        for plugin in self._plugins:
+            if plugin != last and self._due(plugin, facts, kept, worker):
+                await self._ask(plugin, facts, kept, worker)
+        session = _session_of(facts)
+        self._kept.pop(session, None)
+        self._kept[session] = kept
         if len(self._kept) > _MOST_KEPT:
             del self._kept[next(iter(self._kept))]
-        return known
+        return facts, tuple(self._pieces(facts, kept))
 
-    def _order(self, mode: str) -> tuple[tuple[PromptSection, bool], ...]:
-        if mode not in self._orders:
-            self._orders[mode] = ordered_sections(self._sections, mode, self._positions, self._disabled)
-        return self._orders[mode]
+    def _pieces(self, facts: PromptFacts, kept: _Rendered) -> Iterator[RenderedSection]:
+        """Yield each section that has a text or failed; behind one that failed, core's own of that name."""
+        for section, stable in self._order(facts.mode):
+            if section.plugin == BUILTIN:
+                piece = render_section(section, kept.facts if section.stable else facts, stable)
+            else:
+                piece = kept.pieces[section.plugin, section.name][1]
+            if piece.text or piece.fault:
+                yield piece
+            if piece.fault and (substitute := self._substitutes.get(section.name)):
+                yield render_section(substitute, facts, stable)
+
+    async def _ask(
+        self,
+        plugin: str,
+        facts: PromptFacts,
+        kept: _Rendered,
+        worker: PluginWorker,
+        preparing: PromptSection | None = None,
+    ) -> tuple[PromptFacts, _Rendered]:
+        """Render the sections of a plugin that are due, in one call to its thread; without an answer in time all fail.
+
+        :param preparing: a section that first adds to the facts.
+        """
+
+        async def ask() -> tuple[PromptFacts, _Rendered, list[RenderedSection]]:
+            more, failed = _prepared(preparing, facts) if preparing else (facts, None)
+            now_kept = self._kept_of(more) if preparing else kept
+            due, most = self._due(plugin, more, now_kept, worker), SECTION_CHARS + _own_words(more)
+            lasting = now_kept.facts
+            pieces = [
+                failed if failed and section is preparing
+                else await _render_one(section, stable, lasting if section.stable else more, most)
+                for section, stable in due
+            ]  # fmt: skip
+            return more, now_kept, pieces
+
+        try:
+            facts, kept, pieces = await worker.call(ask, seconds=worker.timeouts.section_seconds, who=plugin)
+        except Exception as why:  # noqa: BLE001 - plugin code
+            due = self._due(plugin, facts, kept, worker)
+            pieces = [_failed_section(section, stable, why) for section, stable in due]
+        for piece in pieces:
+            kept.pieces[plugin, piece.section.name] = self._clock.monotonic(), piece
+            if piece.fault:
+                worker.parts.failed(plugin, _SECTION, name=piece.section.name, why=piece.cause)
+            else:
+                worker.parts.worked(plugin, _SECTION, name=piece.section.name)
+        return facts, kept
+
+    def _kept_of(self, facts: PromptFacts) -> _Rendered:
+        """Return what is kept of this conversation for these facts, of which those of the message do not count."""
+        of_message = facts.inbound_meta or facts.warnings
+        lasting = replace(facts, inbound_meta=None, warnings=()) if of_message else facts
+        kept = self._kept.get(_session_of(facts))
+        return kept if kept and kept.facts == lasting else _Rendered(lasting)
+
+    def _due(
+        self, plugin: str, facts: PromptFacts, kept: _Rendered, worker: PluginWorker
+    ) -> list[tuple[PromptSection, bool]]:
+        """Return the sections of a plugin that add to the facts, are volatile, new, or older than they are kept."""
+        oldest = self._clock.monotonic() - worker.timeouts.section_keep_seconds
+        times = {name: at for (of, name), (at, _) in kept.pieces.items() if of == plugin and at > oldest}
+        own = (one for one in self._order(facts.mode) if one[0].plugin == plugin)
+        return [one for one in own if one[0].prepare or not one[0].stable or one[0].name not in times]
 
 
-async def _prepare_and_render(
-    section: PromptSection, volatile: Sequence[tuple[PromptSection, bool]], facts: PromptFacts
-) -> tuple[PromptFacts, list[RenderedSection]]:
-    """Let a section add to the facts, and render the volatile sections of its plugin with them, in one call."""
-    assert section.prepare is not None
-    prepared = section.prepare(facts)
-    if not isinstance(prepared, PromptFacts):
-        raise TypeError(f"prepare answered with {type(prepared).__name__}, not PromptFacts")
-    return prepared, await _render_sections(volatile, prepared, prepared)
-
-
-async def _render_all(
-    plugin: str,
-    sections: Sequence[tuple[PromptSection, bool]],
-    lasting: PromptFacts,
-    facts: PromptFacts,
-    worker: PluginWorker,
-) -> list[RenderedSection]:
-    """Render sections of one plugin in one call to its thread; without an answer in time all of them fail.
-
-    :param lasting: the facts for stable sections, which do not change with the message.
-    """
-    step = partial(_render_sections, sections, lasting, facts)
+def _prepared(section: PromptSection, facts: PromptFacts) -> tuple[PromptFacts, RenderedSection | None]:
+    """Return the facts with what a section adds to them; when that fails, those facts and the failed section."""
     try:
-        pieces: list[RenderedSection] = await worker.call(
-            step, seconds=worker.timeouts.section_seconds, who=plugin
-        )
+        prepared = section.prepare(facts) if section.prepare else facts
+        if not isinstance(prepared, PromptFacts):
+            raise TypeError(f"prepare answered with {type(prepared).__name__}, not PromptFacts")
     except Exception as why:  # noqa: BLE001 - plugin code
-        return [_failed_section(one, stable, why) for one, stable in sections]
-    return pieces
+        return facts, _failed_section(section, section.stable, why)
+    return prepared, None
 
 
-async def _render_sections(
-    sections: Sequence[tuple[PromptSection, bool]], lasting: PromptFacts, facts: PromptFacts
-) -> list[RenderedSection]:
-    most = SECTION_CHARS + _own_words(lasting)
-    return [
-        await _render_one(section, stable, lasting if section.stable else facts, most)
-        for section, stable in sections
-    ]
+def _session_of(facts: PromptFacts) -> str:
+    return facts.runtime.get("session", "")
 
 
 async def _render_one(section: PromptSection, stable: bool, facts: PromptFacts, most: int) -> RenderedSection:
     try:
-        text: Any = section.render(facts)
-        text = await isolated(text) if inspect.isawaitable(text) else text
-        if not isinstance(text, str):
-            raise TypeError(f"render answered with {type(text).__name__}, not text")
+        text = await isolated(_text_of(section, facts))
     except Exception as why:  # noqa: BLE001 - plugin code
         return _failed_section(section, stable, why)
-    except BaseException as why:
-        if is_own_exit(why):
-            raise
-        return _failed_section(section, stable, why)
     return RenderedSection(section, text[:most].strip("\n"), stable)
+
+
+async def _text_of(section: PromptSection, facts: PromptFacts) -> str:
+    text: Any = section.render(facts)
+    text = await text if inspect.isawaitable(text) else text
+    if not isinstance(text, str):
+        raise TypeError(f"render answered with {type(text).__name__}, not text")
+    return text
 
 
 def _own_words(facts: PromptFacts) -> int:
@@ -425,26 +409,6 @@ def _own_words(facts: PromptFacts) -> int:
 
 
 def _failed_section(section: PromptSection, stable: bool, why: BaseException) -> RenderedSection:
-    return RenderedSection(section, "", stable, _section_fault(section, why), describe_exception(why))
-
-
-def _record_section(piece: RenderedSection, worker: PluginWorker) -> None:
-    """Record the failure of a section, or that it works."""
-    if piece.fault:
-        worker.parts.failed(piece.section.plugin, _SECTION, name=piece.section.name, why=piece.cause)
-    else:
-        worker.parts.worked(piece.section.plugin, _SECTION, name=piece.section.name)
-
-
-def _section_fault(section: PromptSection, why: BaseException) -> str:
-    fault = PluginError(section.plugin, "run", "{why}", FIX, why=describe_exception(why), id=section.plugin)
-    return f"{type(fault).__name__}: {fault}"
-
-
-def _failed(template: str, of: Contribution[Any], why: Exception, plugins: PluginSet, part: str = "") -> str:
-    """Report who failed, why, and what to do; without the fix it is for the model."""
     cause = describe_exception(why)
-    fault = PluginError(of.plugin, "run", template, FIX, why=cause, id=of.plugin)
-    plugins.log(str(fault))
-    plugins.worker.parts.failed(of.plugin, template, name=part, why=cause)
-    return f"{fault.where}: {fault.problem}"
+    fault = PluginError(section.plugin, "run", "{why}", FIX, why=cause, id=section.plugin)
+    return RenderedSection(section, "", stable, f"{type(fault).__name__}: {fault}", cause)
