@@ -156,7 +156,7 @@ async def _prepared(
         return await _not_run(checked, _refused(refused), context, runtime)
     given_context = replace(
         context_of(checked.id, tool, caller, environment, approval),
-        files=turn.fence.for_call(rule_files.request),
+        files=turn.fence.for_call(rule_files),
     )
     limit = result_limit(turn.window_tokens)
 

@@ -34,7 +34,7 @@ from claw.policy.subjects import RunFacts, ToolFact
 from claw.security.admission import TERMINAL, group_settings, history_limit, owner_hash
 from claw.security.path_walk import Root
 from claw.security.redaction import Redactor
-from claw.security.rule_files import Watch
+from claw.security.rule_files import RuleFileWatch
 from claw.security.untrusted_text import group_context, trusted_facts
 from claw.security.workspace_fs import WorkspaceFiles, workspace_files
 from claw.storage.files import make_folder, results_folder, safe_file_name
@@ -108,9 +108,9 @@ class Runtime:
         return PluginSet(self.registry, self.worker, self.log)
 
     @cached_property
-    def rule_file_watch(self) -> Watch:
+    def rule_file_watch(self) -> RuleFileWatch:
         """The watch on the rule files of all agents."""
-        return Watch()
+        return RuleFileWatch()
 
     @cached_property
     def section_cache(self) -> SectionCache:

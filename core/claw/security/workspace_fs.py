@@ -26,7 +26,7 @@ from claw.security.path_walk import (
     replace_at,
     resolve_root,
 )
-from claw.security.rule_files import RuleFileRequest, RuleFiles, read_at
+from claw.security.rule_files import RuleFileGuard, RuleFiles, read_at
 from claw.storage.provenance import append_marked, keep_marks
 
 # Non-blocking: opening a pipe must not block before its type is checked.
@@ -77,16 +77,17 @@ class WorkspaceFiles:
         folders = tuple(dict.fromkeys(Path(os.path.realpath(folder)) for folder in rules))
         self._rules = RuleFiles(folders) if folders else None
         self._notes = tuple(top.path for top in self._roots if top.root.marks_provenance)
-        self._hold: RuleFileRequest | None = None
+        self._hold: RuleFileGuard | None = None
 
     @property
     def rule_file_paths(self) -> tuple[Path, ...]:
         """Paths of the rule files, which an agent never writes directly."""
         return self._rules.paths if self._rules else ()
 
-    def for_call(self, hold: RuleFileRequest) -> "WorkspaceFiles":
-        """Return a copy for one tool call: ``hold`` collects its changes of rule files and gives the provenance that
-        is written into its notes."""
+    def for_call(self, hold: RuleFileGuard) -> "WorkspaceFiles":
+        """Return a copy for one tool call: ``hold`` collects its changes of rule files and gives the provenance of its
+        notes.
+        """
         held = copy.copy(self)
         held._hold = hold
         return held
