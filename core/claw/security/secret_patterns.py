@@ -13,46 +13,30 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from claw.security.patterns import patterns_of
+
 MASK = "***"
 
-# Endings of the names of secrets, in lower case. Each alternative begins with plain letters, for a fast search.
-_NAMES = "|".join((
-    "password", "passwd", "passphrase", "passcode", "_pass(?!w|p|c)", "-pass(?!w|p|c)", "pwd", "token",
-    "secret(?:[-_. ]?key)?", "credentials?",
-    *(f"{whose}[-_. ]?key" for whose in (
-        "access", "account", "api", "app", "auth", "encrypt", "encryption", "master", "private", "service", "signing")),
-    "api[-_]?hash", "client-key-data", "pre[-_ ]?shared[-_ ]?key", "密码", "口令", "令牌", "密钥",
-))  # fmt: skip
-_NAME = re.compile(_NAMES)
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _LONG_WORD = re.compile(r"[A-Za-z0-9_+/=~%$|:.-]{16,}")
 _CHANGE = re.compile(r"\d[A-Za-z]|[A-Za-z]\d")
 _WORD_START = re.compile(r"(?<![A-Za-z0-9])(?=([A-Za-z0-9]..))")
 _VALUE_GROUPS = ("quoted", "word", "below", "block")
-_REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*\}?|\$[A-Za-z_]\w*|\*{3}|(?i:null|none|true|false|undefined)")
-_SECRET_NAME = re.compile(
-    rf"(?:{_NAMES}|authorization|cookie2?|(?:\A|[_-])signature|\Asig)"
-    r"(?:[-_]?(?:\d{1,2}|[vV]alue))?\Z"
-)
 
 
-_OUR_KEY = re.compile(
-    r"(?<![\w.])(?:agents|channels|gateway|hooks|plugins|providers|tools)\.[\w.\[\]-]{0,60}\Z"
-)
-_DOTTED_KEY = re.compile(
-    r"(?<![\w./-])[A-Za-z]\w{0,40}(?:\.[\w\[\]-]{1,40}){1,6}\.?[\w-]{0,40}\Z"
-)  # of a plugin
-_LONG_SENTENCE = re.compile(r"[:：] ?(?:(?:[A-Za-z]{1,15} ){3}|[\u4e00-\u9fff]{4})")
-_SENTENCE = re.compile(r"[:：] ?(?:[A-Za-z][a-z]{0,15} [a-z\u4e00-\u9fff]|[\u4e00-\u9fff]{2})")
+def _pattern(name: str) -> str:
+    return patterns_of("secret_values.txt")[name]
 
 
 def _is_message_about_key(text: str, start: int, end: int) -> bool:
     """Return true for ``providers.x.apiKey: the variable ...``: a config key with a sentence about it, as in our errors.
     The value of such a key is known from the config, so it is masked wherever it occurs.
     """
-    before = text[max(0, start - 80) : start]
-    ours = _SENTENCE.match(text, end) and _OUR_KEY.search(before)
-    return bool(ours or (_LONG_SENTENCE.match(text, end) and _DOTTED_KEY.search(before)))
+    key, said = text[max(0, start - 80) : start], text[end : end + 60]
+    return any(
+        re.match(_pattern(sentence), said) and re.search(_pattern(before), key)
+        for before, sentence in (("our_key", "sentence"), ("dotted_key", "long_sentence"))
+    )
 
 
 def _mask_header(found: re.Match[str]) -> str:
@@ -63,7 +47,7 @@ def _mask_header(found: re.Match[str]) -> str:
 
 def mask_patterns(text: str) -> str:
     """Mask the parts of ``text`` that look like secrets; one pass."""
-    values = _values()
+    values = patterns_of("secret_values.txt")
     if "PRIVATE KEY" in text:
         text = re.sub(values["key_block"], MASK, text)
     text = _mask_tokens(text)
@@ -82,18 +66,6 @@ def mask_patterns(text: str) -> str:
         if name.startswith("if ") and name[3:] in lower:
             text = re.sub(pattern, _mask_match, text)
     return _mask_named(text)
-
-
-@lru_cache(maxsize=1)
-def _values() -> dict[str, str]:
-    """Return the patterns of ``secret_values.txt`` by name, with the patterns that they refer to."""
-    values: dict[str, str] = {}
-    text = Path(__file__).with_name("secret_values.txt").read_text(encoding="utf-8")
-    for line in text.splitlines():
-        if line and line[0] != "#":
-            name, _, pattern = line.partition(": ")
-            values[name] = re.sub(r"<<(\w+)>>", lambda part: values[part[1]], pattern)
-    return values
 
 
 @lru_cache(maxsize=1)
@@ -143,8 +115,8 @@ def _mask_issued(found: re.Match[str]) -> str:
 
 def _mask_named(text: str) -> str:
     """Mask values after the name of a secret: ``token=…``, ``"apiKey": "…"``, ``--password …``, a YAML block."""
-    pieces, done, values = [], 0, _values()
-    for name in _NAME.finditer(text.translate(_LOWER)):
+    pieces, done, values = [], 0, patterns_of("secret_values.txt")
+    for name in re.finditer(values["name"], text.translate(_LOWER)):
         if name.start() < done:  # it is part of a value that is masked already
             continue
         end = name.end()
@@ -175,13 +147,13 @@ def _mask_match(found: re.Match[str]) -> str:
 
 def is_secret_name(name: object) -> bool:
     """Return true if a key of this name holds a secret: ``apiKey``, ``bot_token``; not ``maxTokens``."""
-    return isinstance(name, str) and _SECRET_NAME.search(name.translate(_LOWER)) is not None
+    return isinstance(name, str) and re.search(_pattern("key_of_secret"), name.translate(_LOWER)) is not None
 
 
 def is_secret_reference(value: str | Mapping[Any, Any]) -> bool:
     """Return true if the value only refers to a secret, or says that there is none."""
     if isinstance(value, str):
-        return _REFERENCE.fullmatch(value) is not None
+        return re.fullmatch(_pattern("reference"), value) is not None
     return any(key in value for key in ("env", "file", "exec", "source"))
 
 

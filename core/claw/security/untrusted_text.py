@@ -9,12 +9,13 @@ Titles and keys: OpenClaw's inbound metadata (spec/runtime.md A).
 import json
 import re
 import unicodedata
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from claw.contracts.channel import OPERATOR_ONLY
 from claw.contracts.messages import Attachment, Inbound, QuotedMessage
+from claw.security.patterns import patterns_of
 
 NAMES = "names"
 """Capability of a channel that puts the sender's name before the words in direct chats too."""
@@ -112,36 +113,10 @@ def group_context(inbound: Inbound, rules: str = "") -> str:
     return f"{rule}\nInstructions for this group:\n{rules.strip()}" if rules.strip() else rule
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False)
-_NESTED = (Mapping, list, tuple)
-
-
 def fenced_json(data: Any) -> str:
     """Return JSON in a fence that its content cannot close; no string begins a line."""
-    text = "\n".join(_strings(data))
-    is_plain = not (_TOKEN.search(text) or _TOKEN.search(_folded(text)))
-    json_text = _to_json(data if is_plain else _with_split_tokens(data))
-    return f"```json\n{_NOT_IN_JSON.sub(_escape, json_text)}\n```"
-
-
-def _strings(data: Any) -> Iterator[str]:
-    if isinstance(data, str):
-        yield data
-    elif isinstance(data, Mapping):
-        for key, value in data.items():
-            yield key
-            yield from _strings(value)
-    elif isinstance(data, list | tuple):
-        for each in data:
-            yield from _strings(each)
-
-
-def _to_json(data: Any) -> str:
-    """Return JSON with one key per line. Flat data, the usual case, goes through the fast encoder of json."""
-    if not isinstance(data, Mapping) or not data or any(isinstance(each, _NESTED) for each in data.values()):
-        return json.dumps(data, ensure_ascii=False, indent=1)
-    lines = (f" {_ENCODER.encode(key)}: {_ENCODER.encode(value)}" for key, value in data.items())
-    return "{\n" + ",\n".join(lines) + "\n}"
+    text = json.dumps(_with_split_tokens(data), ensure_ascii=False, indent=1)
+    return f"```json\n{_NOT_IN_JSON.sub(_escape, text)}\n```"
 
 
 def neutralise(text: str) -> str:
@@ -302,6 +277,8 @@ def _neutral_line(line: str) -> str:
 
 
 def _without_tokens(text: str) -> str:
+    if text.isascii() and "<" not in text and "[" not in text:  # most names and ids
+        return text
     broken = _TOKEN.sub(_split_token, text)
     # A disguised token has no position in the raw text: return the plain form of the whole.
     return _TOKEN.sub(_split_token, seen) if _TOKEN.search(seen := _folded(broken)) else broken
@@ -320,40 +297,18 @@ def _folded(text: str) -> str:
     return _HIDDEN.sub("", text if text.isascii() else unicodedata.normalize("NFKC", text))
 
 
-# All of category Cf (a test compares the list with unicodedata), other characters without a shape, and controls.
-_CF = (
-    "\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
-    "\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0001\U000e0020-\U000e007f"
-)
-_SHAPELESS = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff"
-_HIDDEN = re.compile(f"[{_CF}{_SHAPELESS}\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
-_HIDDEN_IN_NAMES = re.compile("[" + _CF.replace("\u200b-\u200f", "\u200b\u200e\u200f") + "]")
-_LINE_ENDS = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\U000e0000-\U000e007f]")
-_NOT_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]|`{3,}")
+def _any_of(kind: str) -> str:
+    """Return a pattern for all marks, or all tokens, of the file."""
+    return "|".join(pattern for name, pattern in _PATTERNS.items() if name.startswith(f"{kind}, "))
 
-_MARK = re.compile(
-    r"""^[^\S\n]*(?:
-      \[\s*message[\s_-]*id\b
-    | \[\s*attached\b
-    | \[\s*/?\s*(?:system|developer|assistant|internal)\b
-    | (?:system|developer|assistant|human)\s*:
-    | \#+\s*inbound\s+context\b
-    | (?:\#+[^\S\n]*)?(?:inbound\s+context|conversation\s+info|sender|thread\s+starter|replied\s+message|reply\s+chain
-        |forwarded\s+message\s+context|chat\s+history\s+since\s+last\s+reply)\s*\(
-    | (?:\#+[^\S\n]*)?\w[\w\ ,'/-]{0,80}\(\s*(?:un)?trusted\b[^)\n]{0,80}\)\s*:
-    | \#+[^\n(]{0,80}\(\s*(?:un)?trusted\b
-    | <{3,}[^\n<>]{0,40}?(?:untrusted|boundary)
-    | ["'{\s]{0,4}schema\W{1,6}[\w.]*inbound_meta
-    )""",
-    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+
+_PATTERNS = patterns_of("untrusted_marks.txt")
+_HIDDEN, _HIDDEN_IN_NAMES, _LINE_ENDS, _CONTROLS, _NOT_IN_JSON = (
+    re.compile(_PATTERNS[name])
+    for name in ("hidden", "hidden_in_names", "line_end", "control", "not_in_json")
 )
-# ChatML, Llama 3, Phi, gpt-oss; Llama 2 and Mistral; Gemma; DeepSeek (its bar is full-width); results of prompted tools.
-_TOKEN = re.compile(
-    r"<[|\uff5c][^<>|\uff5c\n]{1,64}[|\uff5c]>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>|<[be]os>"
-    r"|</?tool_(?:result|call)s?\b|\[/?(?:TOOL_RESULTS|TOOL_CALLS|AVAILABLE_TOOLS|SYSTEM_PROMPT)\]"
-)
+_MARK = re.compile(rf"^[^\S\n]*(?:{_any_of('mark')})", re.IGNORECASE | re.MULTILINE)
+_TOKEN = re.compile(_any_of("token"))
 _HEAD = re.compile(  # the metadata before the words: the trusted section, a block, or the last line
     rf"(?:## Inbound Context \(trusted metadata\)\n(?:(?!```)[^\n]+\n)*|(?:{'|'.join(map(re.escape, _TITLES))}):\n)"
     rf"```json\n(?:(?!```)[^\n]*\n)*```\n*|\[message_id: {_PLAIN_ID}\]\n"
