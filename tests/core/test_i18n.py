@@ -25,6 +25,7 @@ PLACES = {
     "ProviderError": (0,),
     "ToolError": (0,),
     "FenceError": (0,),
+    "path_error": (0, 2),
     "ConfigError": (1, 2),
     "PluginError": (2, 3),
     "validation_error": (0, 1),

@@ -2,7 +2,7 @@
 
 Every folder is opened relative to its parent, never through a link. A link is read and its target is walked by the same
 rules, so the final target decides, and a swap between check and use has no effect. All systems use the same code, as
-macOS has no ``openat2``; a name costs two system calls.
+macOS has no ``openat2``; a name costs three system calls.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -56,15 +57,8 @@ class WalkedRoot:
     aliases: frozenset[tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedFolder:
-    """A folder identified by device and inode, as some file systems accept more than one spelling of its name."""
-
-    path: Path
-    inode: tuple[int, int]
-
-    def matches(self, status: os.stat_result) -> bool:
-        return (status.st_dev, status.st_ino) == self.inode
+Inode = tuple[int, int]
+"""The identity of a file: device and inode, as some file systems accept more than one spelling of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +87,15 @@ class PathTarget:
 class PathWalk:
     """One walk: the folders that are open so far; the first is the parent of a root.
 
-    :param closed: folders in which only roots inside them may be touched, whichever root contains the folder itself.
+    :param closed: the real paths of folders in which only roots inside them may be touched, whichever root contains the
+        folder itself.
     :param last_link: follow a link at the end of the path too; if false (to remove a name), no folder is created.
     """
 
     def __init__(
         self,
         roots: tuple[WalkedRoot, ...],
-        closed: tuple[ClosedFolder, ...],
+        closed: Mapping[Inode, Path],
         path: str,
         access: Access,
         last_link: bool,
@@ -128,21 +123,21 @@ class PathWalk:
             if name == "..":
                 pending = self._ascend(pending)
                 continue
-            if any(rest not in ("", ".") for rest in pending):
-                pending = self._descend(name, pending)
-                continue
-            target = self._link_target(name) if self._last_link else None
+            is_last = all(rest in ("", ".") for rest in pending)
+            target = None if is_last and not self._last_link else self._link_target(name)
             if target is not None:
                 pending = self._follow(target, pending)
-            else:
+            elif is_last:
                 path = self._top.path.joinpath(*[*self._names, name][1:])
                 return self._check_end(PathTarget(self._fds[-1], name, path))
+            else:
+                pending = self._descend(name, pending)
         path = self._top.path.joinpath(*self._names[1:])
         return self._check_end(PathTarget(self._fds[-2], self._names[-1], path))
 
     def _check_end(self, spot: PathTarget) -> PathTarget:
         status = spot.lstat() if self._closed else None
-        if status is not None and any(closed.matches(status) for closed in self._closed):
+        if status is not None and _identity(status) in self._closed:
             raise self._outside_error()
         if not self._top.root.grants(self._access):
             raise self._denied_error()
@@ -190,22 +185,13 @@ class PathWalk:
         return self._start_at_root([*self._top.path.parent.parts[1:], *reversed(pending)])
 
     def _descend(self, name: str, pending: list[str]) -> list[str]:
-        """Step into a folder, or restart at the target of a link or at a closed folder; return the remaining names."""
+        """Step into a folder, or restart at a closed one; return the remaining names."""
         if len(self._fds) > MAX_PATH_DEPTH:
             raise OSError(errno.ENAMETOOLONG, "")
-        try:
-            below = self._open_child(name)
-        except OSError as refused:
-            target = self._link_target(name) if refused.errno in (errno.ENOTDIR, errno.ELOOP) else None
-            if target is None:
-                raise
-            return self._follow(target, pending)
-        self._fds.append(below)
+        self._fds.append(self._open_child(name))
         self._names.append(name)
-        status = os.fstat(below) if self._closed else None
-        for closed in self._closed:
-            if status is not None and closed.matches(status):
-                return self._start_at_root([*closed.path.parts[1:], *reversed(pending)], within=closed.path)
+        if self._closed and (closed := self._closed.get(_identity(os.fstat(self._fds[-1])))):
+            return self._start_at_root([*closed.parts[1:], *reversed(pending)], within=closed)
         return pending
 
     def _open_child(self, name: str) -> int:
@@ -247,16 +233,14 @@ class PathWalk:
 
     def _denied_error(self) -> FenceError:
         if self._access == "write" and self._top.root.grants("append"):
-            return FenceError("{path} can only be appended to", path=printable_path(self._path))
-        return FenceError(
-            "{path} is read-only", fix="write in the workspace", path=printable_path(self._path)
-        )
+            return path_error("{path} can only be appended to", self._path)
+        return path_error("{path} is read-only", self._path, "write in the workspace")
 
     def _outside_error(self) -> FenceError:
-        return FenceError(
+        return path_error(
             "{path} is outside the folders that this agent may use",
-            fix="use a path in the workspace; relative paths start there",
-            path=printable_path(self._path),
+            self._path,
+            "use a path in the workspace; relative paths start there",
         )
 
 
@@ -265,13 +249,16 @@ def resolve_root(root: Root) -> WalkedRoot:
     return WalkedRoot(root, true, frozenset((named.parts[1:], true.parts[1:])))
 
 
-def closed_folder(path: Path) -> ClosedFolder | None:
-    """Identify a folder; None when there is none."""
+def inode_of(path: Path) -> Inode | None:
+    """Return the identity of a file, with links followed; None when there is none."""
     try:
-        status = os.stat(path)
+        return _identity(os.stat(path))
     except OSError:
         return None
-    return ClosedFolder(Path(os.path.realpath(path)), (status.st_dev, status.st_ino))
+
+
+def _identity(status: os.stat_result) -> Inode:
+    return status.st_dev, status.st_ino
 
 
 def escapes_workspace(top: WalkedRoot, workspace: Path, home: Path) -> bool:
@@ -317,6 +304,14 @@ def replace_at(spot: PathTarget, data: bytes, mode: int | None) -> None:
         with contextlib.suppress(OSError):
             os.unlink(beside, dir_fd=spot.folder)
         raise
+
+
+def path_error(problem: str, path: str | Path, fix: str = "", **values: str) -> FenceError:
+    """Return an error about a path.
+
+    :param problem: template with ``{path}``.
+    """
+    return FenceError(problem, fix=fix, path=printable_path(str(path)), **values)
 
 
 def printable_path(path: str) -> str:

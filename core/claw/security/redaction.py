@@ -6,7 +6,6 @@ Every pattern takes linear time: a scan that can fail is bounded, or starts wher
 import re
 from bisect import bisect_left
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
 from claw.security.secret_patterns import (
@@ -167,9 +166,4 @@ class StreamMask:
 
 def redact(text: str, known: Iterable[str] = ()) -> str:
     """Return ``text`` with every secret masked: of a known shape, after the name of a secret, or one of ``known``."""
-    return _redactor(tuple(known))(text)
-
-
-@lru_cache(maxsize=4)
-def _redactor(known: tuple[str, ...]) -> Redactor:
-    return Redactor(known)
+    return Redactor(known)(text)

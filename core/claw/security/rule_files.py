@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from claw.contracts.errors import FenceError
 from claw.contracts.text import digest_of, format_arguments
 from claw.contracts.tool import FileAccess
 from claw.i18n import t
-from claw.security.path_walk import PathTarget, open_folder, printable_path, replace_at
+from claw.security.path_walk import PathTarget, open_folder, path_error, replace_at
 
 RULE_FILES_ANYWHERE = ("AGENTS.md", "CLAUDE.md")
 """Read from any folder that a chat uses, so a file of this name is a rule file everywhere."""
 RULE_FILES_OF_AGENT = ("SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "BOOTSTRAP.md", "HEARTBEAT.md")
 """Read from an agent's own folder and its workspace."""
 
-_ANYWHERE, _OF_AN_AGENT = (
-    {name.casefold() for name in names} for names in (RULE_FILES_ANYWHERE, RULE_FILES_OF_AGENT)
+_ANYWHERE, _NAMES = (
+    {name.casefold() for name in names}
+    for names in (RULE_FILES_ANYWHERE, RULE_FILES_ANYWHERE + RULE_FILES_OF_AGENT)
 )
 
 
@@ -50,7 +50,7 @@ class RuleFiles:
     def contains(self, spot: PathTarget) -> bool:
         """Return true if this is a rule file: by name, as the target of a link, or as a hard link to one."""
         name = spot.path.name.casefold()
-        if name in _ANYWHERE or (name in _OF_AN_AGENT and spot.path.parent in self.folders):
+        if name in _ANYWHERE or (name in _NAMES and spot.path.parent in self.folders):
             return True
         there = spot.lstat()
         more_names = there is not None and there.st_nlink > 1
@@ -151,6 +151,7 @@ class RuleFileGuard:
 
     :param mode: ``agents.*.ruleFiles``: with ``ask`` an owner is asked, with ``deny`` each change is refused at once.
     :param provenance: the mark of the notes that the call writes (``claw.storage.provenance``).
+    :ivar requested: the change of each file that the call has requested so far.
     """
 
     def __init__(
@@ -159,7 +160,7 @@ class RuleFileGuard:
         self.can_ask, self.provenance = mode == "ask", provenance
         self._files, self._watch, self._log = files, watch, log
         self._lock, self._is_over = threading.Lock(), False
-        self._requested: dict[Path, RuleFileChange] = {}
+        self.requested: dict[Path, RuleFileChange] = {}
         self._changes: list[RuleFileChange] = []
 
     def request(self, spot: PathTarget, after: bytes | None) -> None:
@@ -169,17 +170,12 @@ class RuleFileGuard:
         """
         with self._lock:
             if self._is_over:
-                raise FenceError(
-                    "{path} is a rule file: it can only be changed by the approved call",
-                    path=printable_path(str(spot.path)),
+                raise path_error(
+                    "{path} is a rule file: it can only be changed by the approved call", spot.path
                 )
-            first = self._requested.get(spot.path)
+            first = self.requested.get(spot.path)
             before = first.before if first else read_at(spot)
-            self._requested[spot.path] = RuleFileChange(spot.path, before, after)
-
-    def requested(self, path: Path) -> RuleFileChange | None:
-        """Return the change of this file that the call has requested so far."""
-        return self._requested.get(path)
+            self.requested[spot.path] = RuleFileChange(spot.path, before, after)
 
     async def check_before(
         self, leaves_running: Sequence[str], arguments: Mapping[str, Any], ask_owner: AskOwner
@@ -189,7 +185,9 @@ class RuleFileGuard:
         :param leaves_running: of the tool: the arguments with which a call goes on behind its end; ``*`` = every call.
         :returns: the reason why the call may not begin; empty when it may.
         """
-        if not self._files.rule_file_paths or not runs_on_with_rule_files(leaves_running, arguments):
+        words = format_arguments(arguments).casefold()
+        goes_on = any(name == "*" or arguments.get(name) for name in leaves_running)
+        if not (self._files.rule_file_paths and goes_on and any(name in words for name in _NAMES)):
             return ""
         if not self.can_ask:
             return _denial()
@@ -206,7 +204,7 @@ class RuleFileGuard:
         finally:
             with self._lock:
                 self._is_over = True
-            changes = [*self._watch.end(places, self._log), *self._requested.values()]
+            changes = [*self._watch.end(places, self._log), *self.requested.values()]
             self._changes = [change for change in changes if change.before != change.after]
 
     async def apply_changes(self, ask_owner: AskOwner) -> tuple[str, bool]:
@@ -246,14 +244,6 @@ class RuleFileGuard:
                 return t("the file system failed: {why}", why=error)
             undo.pop_all()
         return ""
-
-
-def runs_on_with_rule_files(leaves_running: Sequence[str], arguments: Mapping[str, Any]) -> bool:
-    """Return true if a call leaves a program running, or writes to one, and names a rule file."""
-    if not any(name == "*" or arguments.get(name) for name in leaves_running):
-        return False
-    words = format_arguments(arguments).casefold()
-    return any(name.casefold() in words for name in (*RULE_FILES_ANYWHERE, *RULE_FILES_OF_AGENT))
 
 
 def _denial() -> str:

@@ -17,16 +17,18 @@ from claw.contracts.tool import EntryKind, FolderEntry
 from claw.security.path_walk import (
     FOLDER,
     Access,
+    Inode,
     PathTarget,
     PathWalk,
     Root,
-    closed_folder,
     escapes_workspace,
+    inode_of,
+    path_error,
     printable_path,
     replace_at,
     resolve_root,
 )
-from claw.security.rule_files import RuleFileGuard, RuleFiles, read_at
+from claw.security.rule_files import RuleFileChange, RuleFileGuard, RuleFiles, read_at
 from claw.storage.provenance import append_marked, keep_marks
 
 # Non-blocking: opening a pipe must not block before its type is checked.
@@ -73,7 +75,9 @@ class WorkspaceFiles:
         self._roots = tuple(
             top for top in map(resolve_root, given) if not escapes_workspace(top, self.workspace, home)
         )
-        self._closed = tuple(folder for folder in map(closed_folder, closed) if folder is not None)
+        self._closed = {
+            inode: Path(os.path.realpath(folder)) for folder in closed if (inode := inode_of(folder))
+        }
         folders = tuple(dict.fromkeys(Path(os.path.realpath(folder)) for folder in rules))
         self._rules = RuleFiles(folders) if folders else None
         self._notes = tuple(top.path for top in self._roots if top.root.marks_provenance)
@@ -97,7 +101,7 @@ class WorkspaceFiles:
     def read(self, path: str, limit_bytes: int | None = None) -> bytes:
         """Read a regular file, at most its first ``limit_bytes``."""
         with self._walk(path, "read") as spot:
-            if self._hold and (wanted := self._hold.requested(spot.path)):
+            if wanted := self._requested(spot):
                 if wanted.after is None:
                     raise _error(errno.ENOENT, path)
                 return wanted.after[:limit_bytes]
@@ -114,7 +118,7 @@ class WorkspaceFiles:
             if old is not None:
                 _require_regular(old, path)
                 if not old.st_mode & 0o222:
-                    raise FenceError("{path} is write-protected", path=printable_path(path))
+                    raise path_error("{path} is write-protected", path)
             if not self._hold_if_rule_file(spot, data):
                 if origin := self._provenance(spot):
                     data = _bytes(keep_marks(_text(read_at(spot)), _text(data), origin))
@@ -125,7 +129,7 @@ class WorkspaceFiles:
         with self._walk(path, "append") as spot:
             if (old := spot.lstat()) is not None:
                 _require_regular(old, path)
-            wanted = self._hold.requested(spot.path) if self._hold else None
+            wanted = self._requested(spot)
             if self._hold_if_rule_file(spot, ((wanted.after if wanted else read_at(spot)) or b"") + data):
                 return
             if origin := self._provenance(spot):
@@ -148,7 +152,7 @@ class WorkspaceFiles:
     def stat(self, path: str) -> FolderEntry:
         """Return the entry at ``path``, with links followed."""
         with self._walk(path, "read") as spot:
-            status, wanted = spot.lstat(), self._hold.requested(spot.path) if self._hold else None
+            status, wanted = spot.lstat(), self._requested(spot)
             if wanted and wanted.after is not None:
                 return FolderEntry(spot.path.name, "file", len(wanted.after))
             if status is None or wanted:
@@ -157,12 +161,16 @@ class WorkspaceFiles:
 
     def entries(self, path: str) -> tuple[FolderEntry, ...]:
         """List a folder, sorted by name; links are not followed."""
-        with self._open_folder(path) as folder, os.scandir(folder) as found:
-            rows = []
-            for item in found:
-                with contextlib.suppress(FileNotFoundError):  # removed since it was listed
-                    rows.append(_entry(item.name, item.stat(follow_symlinks=False)))
-        return tuple(sorted(rows, key=lambda entry: entry.name))
+        rows = []
+        with self._walk(path, "read") as spot:
+            folder = spot.open(os.O_RDONLY | FOLDER)
+            try:
+                for name in sorted(os.listdir(folder)):
+                    with contextlib.suppress(FileNotFoundError):  # removed since it was listed
+                        rows.append(_entry(name, os.stat(name, dir_fd=folder, follow_symlinks=False)))
+            finally:
+                os.close(folder)
+        return tuple(rows)
 
     def folder(self, path: str) -> Path:
         """Return the real path of a folder, as the working directory of a child process."""
@@ -183,6 +191,10 @@ class WorkspaceFiles:
 
     # rule files and provenance
 
+    def _requested(self, spot: PathTarget) -> RuleFileChange | None:
+        """Return the change of this file that the call has requested so far."""
+        return self._hold.requested.get(spot.path) if self._hold else None
+
     def _hold_if_rule_file(self, spot: PathTarget, after: bytes | None) -> bool:
         """Return true for a rule file: it is not written, its new content is handed to ``hold``.
 
@@ -191,16 +203,13 @@ class WorkspaceFiles:
         if self._rules is None or not self._rules.contains(spot):
             return False
         if self._hold is None or not self._hold.can_ask:
-            raise FenceError(
+            raise path_error(
                 "{path} is a rule file, which this agent may not change",
+                spot.path,
                 where="agents.defaults.ruleFiles",
-                path=printable_path(str(spot.path)),
             )
         if spot.is_link:
-            raise FenceError(
-                "{path} is a rule file and a link: it can only be changed by hand",
-                path=printable_path(str(spot.path)),
-            )
+            raise path_error("{path} is a rule file and a link: it can only be changed by hand", spot.path)
         self._hold.request(spot, after)
         return True
 
@@ -210,16 +219,6 @@ class WorkspaceFiles:
         return self._hold.provenance if self._hold and inside and spot.path.suffix.lower() == ".md" else ""
 
     # the walk
-
-    @contextlib.contextmanager
-    def _open_folder(self, path: str) -> Iterator[int]:
-        """Open a folder for listing."""
-        with self._walk(path, "read") as spot:
-            handle = spot.open(os.O_RDONLY | FOLDER)
-            try:
-                yield handle
-            finally:
-                os.close(handle)
 
     @contextlib.contextmanager
     def _walk(self, path: str, access: Access, *, last_link: bool = True) -> Iterator[PathTarget]:
@@ -240,7 +239,7 @@ def workspace_files(
 ) -> WorkspaceFiles:
     """Return the fence of these roots, cached while every root resolves to the same inode."""
     given = tuple(roots)
-    return _fence(given, workspace, closed, tuple(rules), tuple(_inode_of(root.path) for root in given))
+    return _fence(given, workspace, closed, tuple(rules), tuple(inode_of(root.path) for root in given))
 
 
 @lru_cache(maxsize=64)
@@ -249,17 +248,9 @@ def _fence(
     workspace: Path,
     closed: Path,
     rules: tuple[Path, ...],
-    inodes: tuple[tuple[int, int] | None, ...],
+    inodes: tuple[Inode | None, ...],
 ) -> WorkspaceFiles:
     return WorkspaceFiles(roots, workspace, (closed,), rules)
-
-
-def _inode_of(path: Path) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _text(data: bytes | None) -> str:
@@ -287,18 +278,14 @@ def _require_regular(status: os.stat_result | None, path: str) -> None:
 def _check_text(path: object) -> None:
     if not isinstance(path, str) or not path:
         raise FenceError("a path must be a non-empty string")
+    if "\0" in path:
+        raise path_error("{path} contains a NUL character, which is not allowed in file names", path)
     try:
-        raw = os.fsencode(path)
+        os.fsencode(path)
     except UnicodeEncodeError:
-        raise FenceError(
-            "{path} contains a character that is not allowed in file names", path=printable_path(path)
-        ) from None
-    if b"\0" in raw:
-        raise FenceError(
-            "{path} contains a NUL character, which is not allowed in file names", path=printable_path(path)
-        )
+        raise path_error("{path} contains a character that is not allowed in file names", path) from None
 
 
 def _error(code: int, path: str) -> FenceError:
     problem, fix = _CAUSES.get(code, ("{path} cannot be used: {cause}", ""))
-    return FenceError(problem, fix=fix, path=printable_path(path), cause=os.strerror(code))
+    return path_error(problem, path, fix, cause=os.strerror(code))
