@@ -12,7 +12,6 @@ from claw.config.source import ConfigSource
 from claw.contracts.provider import (
     Credential,
     Finished,
-    MisconfiguredProvider,
     Provider,
     Request,
     SystemPrompt,
@@ -37,8 +36,7 @@ def registered(
     owners = owners_in({"CLAW_HOME": str(home)})
     config = validate_source(ConfigSource(tree=dict(tree)), home, environ or {}, owners)
     seen = PluginConfig(config, plugin, network.client, home / plugin)
-    sound = {one.name: one for one in import_module(f"claw_{plugin}").register_providers(seen)}
-    return sound | {name: MisconfiguredProvider(name, why) for name, why in seen.failed_providers.items()}
+    return {one.name: one for one in import_module(f"claw_{plugin}").register_providers(seen)}
 
 
 @asynccontextmanager

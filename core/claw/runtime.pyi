@@ -153,7 +153,6 @@ from claw.config.values import (
 from claw.contracts.channel import (
     OPERATOR_ONLY as OPERATOR_ONLY,
     WAITS_FOR_REPLY as WAITS_FOR_REPLY,
-    UnavailableChannel as UnavailableChannel,
 )
 from claw.contracts.diagnostics import (
     BLOCKED as BLOCKED,

@@ -17,6 +17,7 @@ from claw.contracts.errors import ConfigError, UsageError
 from claw.host.discovery import owners_in
 from claw.host.manifest import installed_plugins
 from claw_admin.config_checks.file_warnings import file_warnings
+from claw_channel_sdk import read_accounts
 from claw_context.settings import CompactionSettings
 from claw_gateway.planned_settings import Heartbeat
 from claw_memory.settings import MemorySearch
@@ -402,7 +403,7 @@ class TestPlugins:
             "telegram: {token: a, pollSeconds: 3, accounts: "
             "{work: {token: b}, slow: {poll_seconds: 9}, gone: {enabled: false}}}\n"
         )
-        seen = self.view(given_file(tmp_path, text)).accounts("telegram", self.Channel, "token")
+        seen = read_accounts(self.view(given_file(tmp_path, text)), "telegram", self.Channel, "token").ready
         values = {name: (one.token.reveal(), one.poll_seconds) for name, one in seen.items()}
         assert values == {"default": ("a", 3), "work": ("b", 3), "slow": ("a", 9)}
 
@@ -414,9 +415,8 @@ class TestPlugins:
             region: str = "eu"
 
         view = self.view(given_file(tmp_path, "channels: {" + text.strip() + "}\n"))
-        assert {name: one.region for name, one in view.accounts("demo", Optional, "token").items()} == {
-            "work": "us"
-        }
+        accounts = read_accounts(view, "demo", Optional, "token").ready
+        assert {name: one.region for name, one in accounts.items()} == {"work": "us"}
 
     def test_an_account_that_cannot_start_is_left_out_with_its_reason_while_another_one_can(
         self, tmp_path: Path
@@ -428,8 +428,9 @@ class TestPlugins:
             if account == "early":
                 raise ConfigError("telegram.accounts.early.token", "is too young", "Wait a day")
 
-        assert list(view.accounts("telegram", self.Channel, "token", ready=ready)) == ["default", "work"]
-        assert {of: why.key for of, why in view.failed_accounts.items()} == {
+        accounts = read_accounts(view, "telegram", self.Channel, "token", ready=ready)
+        assert list(accounts.ready) == ["default", "work"]
+        assert {(one.name, one.account): one.error.key for one in accounts.failed} == {
             ("telegram", "typo"): "telegram.accounts.typo.tokn",
             ("telegram", "early"): "telegram.accounts.early.token",
         }
@@ -437,7 +438,7 @@ class TestPlugins:
     def test_no_account_that_can_start_is_an_error(self, tmp_path: Path) -> None:
         text = "telegram: {accounts: {one: {dmPolcy: open}, two: {pol: 3}}}\n"
         with pytest.raises(ConfigError, match=r"accounts\.one\.dmPolcy"):
-            self.view(given_file(tmp_path, text)).accounts("telegram", ChannelConfig)
+            read_accounts(self.view(given_file(tmp_path, text)), "telegram", ChannelConfig)
 
     @pytest.mark.parametrize(
         ("text", "key"),

@@ -11,6 +11,7 @@ from claw.contracts.provider import Finished, TextDelta
 from claw.host.hookspecs import hookimpl
 from claw.host.isolation import Timeouts
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, says, standard_plugins
+from claw_channel_sdk import read_accounts
 from claw_gateway.pairing import Pairing
 from integration.served import serve
 
@@ -540,7 +541,8 @@ async def test_an_account_that_cannot_start_keeps_the_old_configuration_unless_i
                 if settings.key != "good":
                     raise ConfigError(f"channels.fake.accounts.{account}.key", "is missing", "Add it")
 
-            return [FakeChannel(account=one) for one in config.accounts("fake", Keyed, ready=ready)]
+            accounts = read_accounts(config, "fake", Keyed, ready=ready)
+            return [*(FakeChannel(account=one) for one in accounts.ready), *accounts.failed]
 
     def file(**accounts):
         named = {name: {"key": key} for name, key in accounts.items()}

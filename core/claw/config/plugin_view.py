@@ -1,18 +1,16 @@
 """The config as passed to a plugin: its own sections, the whole settings, an HTTP client and a state folder."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
-from pydantic.alias_generators import to_camel
 
 from claw.config.loader import Config, validate_section
 from claw.config.paths import Path as KeyPath, value_at
 from claw.config.values import secret_values
-from claw.contracts.errors import ClawError, ConfigError
-from claw.i18n import t
+from claw.contracts.errors import ClawError
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from claw.storage.database import Database
 
 M = TypeVar("M", bound=BaseModel)
-P = TypeVar("P")
 ContributionsOf = Callable[[str], tuple[tuple[str, Any], ...]]
 
 
@@ -43,8 +40,6 @@ class PluginConfig:
     :ivar clock: the clock of this process.
     :ivar shared: objects that the hooks of this plugin share, by names of its own; empty for each new configuration.
     :ivar learn_secrets: masks further secrets, which the plugin has read, in all that claw prints, logs and stores.
-    :ivar failed_accounts: channel and account → the reason why the account cannot start.
-    :ivar failed_providers: provider → the wrong key, for each provider that was skipped by ``each_provider``.
     :ivar faults: the reasons why parts of this plugin cannot be used, each with a fix. A hook adds to it; every
         command that shows plugins prints the first one, and the plugin stays in use.
     """
@@ -65,8 +60,6 @@ class PluginConfig:
         self._answers: ContributionsOf = _no_answers
         self.shared: dict[Any, Any] = {}
         self.chat_menu: Callable[[], Sequence[tuple[str, str, str]]] = tuple
-        self.failed_accounts: dict[tuple[str, str], ConfigError] = {}
-        self.failed_providers: dict[str, ConfigError] = {}
         self.faults: list[ClawError] = []
 
     @property
@@ -93,75 +86,17 @@ class PluginConfig:
 
         :raises ConfigError: a key in it is wrong.
         """
-        section = self._section(("channels", name))
+        section = self.tree("channels", name)
         if section is None or (isinstance(section, Mapping) and section.get("enabled") is False):
             return None
-        return self._read(("channels", name), section, model)
-
-    def accounts(
-        self, name: str, model: type[M], *credentials: str, ready: Callable[[str, M], object] | None = None
-    ) -> dict[str, M]:
-        """Read ``channels.NAME`` once per account: the keys of ``accounts.ACC`` override the section's own.
-
-        The section itself is the account ``default`` when it has one of the keys ``credentials``, or names no accounts.
-        An account with ``enabled: false`` is left out. An account with a wrong key is left out and shown as failed, with
-        the reason, as long as another account can start.
-
-        :param credentials: keys, in camelCase, of which a separate account has at least one.
-        :param ready: called with each account and its settings; raises ConfigError when something is missing.
-        :raises ConfigError: a key of the section is wrong, or no account can start.
-        """
-        section = self._section(("channels", name))
-        if self.channel(name, model) is None or not isinstance(section, Mapping):
-            return {}
-        shared = {to_camel(key): value for key, value in section.items() if key != "accounts"}
-        entries = section.get("accounts") or {}
-        found: dict[str, tuple[KeyPath, dict[str, Any]]] = {}
-        if not entries or shared.keys() & set(credentials):
-            found["default"] = ("channels", name), shared
-        for account, entry in entries.items():
-            own = {to_camel(key): value for key, value in entry.items()}
-            found[str(account)] = ("channels", name, "accounts", str(account)), {**shared, **own}
-        ready_accounts: dict[str, M] = {}
-        for account, (path, tree) in found.items():
-            if tree.get("enabled") is False:
-                continue
-            try:
-                settings = self._read(path, tree, model)
-                if ready:
-                    ready(account, settings)
-                ready_accounts[account] = settings
-            except ConfigError as why:
-                self.failed_accounts[name, account] = why
-        wrong = [why for (channel, _), why in self.failed_accounts.items() if channel == name]
-        if wrong and not ready_accounts:
-            raise wrong[0]
-        return ready_accounts
+        return self.read(("channels", name), model, section)
 
     def provider(self, name: str, model: type[M]) -> M:
         """Read ``providers.NAME`` as ``model``; all defaults when it is absent.
 
         :raises ConfigError: a key in it is wrong, or a required one is missing.
         """
-        return self._read(("providers", name), self._section(("providers", name)) or {}, model)
-
-    def each_provider(self, names: Iterable[str], begin: Callable[[str], P | None]) -> Iterator[P]:
-        """Yield the result of ``begin`` for each of several providers; None is left out.
-
-        A provider with a wrong key is left out too, and its error is kept in ``failed_providers`` for those who request
-        it.
-        """
-        for name in names:
-            try:
-                if (made := begin(name)) is not None:
-                    yield made
-            except ConfigError as why:
-                self.failed_providers[name] = why
-                text, advice = f"{why.where}: {why.problem}", why.fix or t("correct {key}", key=why.where)
-                values = {"name": name, "why": text, "advice": advice}
-                self.faults.append(
-                    ClawError("provider {name} cannot be used: {why}", fix="{advice}", **values)
-                )
+        return self.read(("providers", name), model, self.tree("providers", name) or {})
 
     def plugin(self, model: type[M]) -> M:
         """Read ``plugins.entries.ID.config`` as ``model``; all defaults when it is absent.
@@ -169,7 +104,7 @@ class PluginConfig:
         :raises ConfigError: a key in it is wrong, or a required one is missing.
         """
         path = ("plugins", "entries", self.plugin_id, "config")
-        return self._read(path, self._section(path) or {}, model)
+        return self.read(path, model, self.tree(*path) or {})
 
     def section(self, key: str, model: type[M]) -> M:
         """Read a key of the file that this plugin owns (``configKeys`` of its manifest): ``models.cooldowns``.
@@ -218,13 +153,18 @@ class PluginConfig:
         """
         return self._http(base_url, apart=apart, transport=transport)
 
-    def _section(self, path: KeyPath) -> Any:
+    def tree(self, *path: str | int) -> Any:
+        """Return a part of the file as written, short forms moved to their full path; None when it is absent."""
         return value_at(self._config.layout.tree, path)
 
-    def _read(self, path: KeyPath, section: Any, model: type[M]) -> M:
+    def read(self, path: KeyPath, model: type[M], tree: Any) -> M:
+        """Read ``tree``, the part of the file at ``path``, as ``model``.
+
+        :raises ConfigError: a key in it is wrong, or a required one is missing.
+        """
         config = self._config
         read = validate_section(
-            model, section, config.error_factory, home=config.home, environ=config.environ, base=path
+            model, tree, config.error_factory, home=config.home, environ=config.environ, base=path
         )
         if secrets := tuple(secret_values(read)):
             self.learn_secrets(secrets)

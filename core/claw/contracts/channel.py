@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal, Protocol
 
-from claw.contracts.diagnostics import Finding
-from claw.contracts.errors import ConfigError, DeliveryError
 from claw.contracts.messages import Address, Inbound, Outbound, Receipt
 
 
@@ -200,26 +198,3 @@ class ChatCommand(Protocol):
         :param conversation: a :class:`claw.runtime.Conversation`.
         """
         ...
-
-
-class UnavailableChannel:
-    """A channel for an account that cannot start, when other accounts of the plugin can."""
-
-    capabilities: frozenset[str] = frozenset()
-    limits = ChannelLimits()
-
-    def __init__(self, name: str, account: str, why: ConfigError) -> None:
-        self.name, self.account, self.error = name, account, why
-        self.state = ChannelState("failed", str(why), last_error=str(why))
-
-    async def run(self, inbox: Inbox) -> None:
-        """Raise the reason."""
-        raise self.error
-
-    async def send(self, outbound: Outbound) -> Receipt:
-        """Fail with the reason, as nothing is sent before a person fixes it."""
-        raise DeliveryError("{why}", why=self.error)
-
-    async def diagnose(self) -> Sequence[Finding]:
-        """Return the reason as a finding."""
-        return [Finding(self.error.where, "config", self.error.problem, self.error.fix)]

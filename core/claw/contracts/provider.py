@@ -5,7 +5,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeVar
 
-from claw.contracts.errors import ConfigError, ProviderError, UsageError, nearest
+from claw.contracts.errors import UsageError, nearest
 from claw.contracts.transcript import Assistant, Message
 
 T = TypeVar("T")
@@ -270,23 +270,3 @@ async def with_purpose(purpose: str, step: Awaitable[T]) -> T:
     """Await ``step``, in a task of its own, with its model calls billed under ``purpose``."""
     bill_to(replace(current_account(), purpose=purpose))
     return await step
-
-
-class MisconfiguredProvider:
-    """A placeholder for a provider whose settings have an error, while other providers of its plugin work."""
-
-    def __init__(self, name: str, why: ConfigError) -> None:
-        self.name, self.why = name, why
-
-    async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
-        """Raise: it is never called, because there is no key."""
-        raise ProviderError("{why}", reason="bad_request", where=self.name, why=self.why)
-        yield  # makes this function an async generator
-
-    def context_tokens(self, model: str) -> int:
-        """Return 0: unknown, and nothing is sent."""
-        return 0
-
-    def credentials(self) -> tuple[Credential, ...]:
-        """Raise the error. :raises ConfigError: the wrong key in the file, and the problem."""
-        raise self.why

@@ -47,7 +47,7 @@ def register_channels(config: "PluginConfig") -> "Iterable[Channel]":
     ``name`` (text), ``capabilities`` (set of words), ``limits``, ``async run(inbox)``, ``async send(outbound)``;
     everything of :class:`claw_channel_sdk.OptionalChannelMethods` as the service supports it.
 
-    :param config: take your part with ``config.channel("telegram", Model)`` or ``config.accounts(…)``.
+    :param config: take your part with ``config.channel("telegram", Model)`` or ``claw_channel_sdk.read_accounts``.
     :returns: one object for each account; none when the section is absent. Names are unique.
     :when: at the start of a gateway, when ``channels.NAME`` is configured; ``run`` then listens until it is
         cancelled.

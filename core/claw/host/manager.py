@@ -19,11 +19,9 @@ import pluggy
 from claw import __version__, i18n
 from claw.config.loader import Config
 from claw.config.plugin_view import PluginConfig
-from claw.contracts.channel import UnavailableChannel
 from claw.contracts.diagnostics import IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError, nearest
 from claw.contracts.prompt import PromptSection
-from claw.contracts.provider import MisconfiguredProvider
 from claw.contracts.tool import Tool, ToolContext
 from claw.host import hookspecs
 from claw.host.health import NOTED, PluginHealth, files_digest, show_traceback
@@ -200,10 +198,6 @@ class Host:
                 if (answers := self._asked(plugin, hook, view)) is not None:
                     by_hook[hook] = answers
                     self._bounded(plugin, partial(check_answers, hook, answers), self._timeouts.hook_seconds)
-            for (name, account), wrong in view.failed_accounts.items():
-                by_hook.setdefault("register_channels", []).append(UnavailableChannel(name, account, wrong))
-            for name, wrong in view.failed_providers.items():
-                by_hook.setdefault("register_providers", []).append(MisconfiguredProvider(name, wrong))
             notes += view.faults
             check_manifest(self._states[plugin].found.manifest if plugin in self._states else None, by_hook)
         except BaseException as why:  # noqa: BLE001 - plugin code

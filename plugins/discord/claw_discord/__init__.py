@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 @hookimpl
 def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
     """Yield one channel for each account under ``channels.discord``."""
+    from claw_channel_sdk import read_accounts
+
     from claw_discord.channel import DiscordChannel
     from claw_discord.settings import DiscordSettings, refuse_no_address, refuse_two_places, token_of
 
@@ -23,10 +25,11 @@ def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
         refuse_no_address(settings)
         tokens[name] = token_of(name, settings, config.environ, tokens)
 
-    accounts = config.accounts("discord", DiscordSettings, "token", ready=ready)
-    refuse_two_places(accounts.values())
-    for name, settings in accounts.items():
+    accounts = read_accounts(config, "discord", DiscordSettings, "token", ready=ready)
+    refuse_two_places(accounts.ready.values())
+    for name, settings in accounts.ready.items():
         notes = config.state_dir / f"seen-{quote(name, safe='')}.json"
         yield DiscordChannel(
             name, settings, tokens[name], http=unpooled(config.http), notes=notes, chat_menu=config.chat_menu
         )
+    yield from accounts.failed

@@ -11,24 +11,25 @@ from claw import hookimpl
 from claw_http_sdk import pooled
 
 if TYPE_CHECKING:
-    from claw import PluginConfig, Tool
-    from claw_channel_sdk import WebRoute
+    from claw import Channel, PluginConfig, Tool
+    from claw_channel_sdk import Accounts, WebRoute
 
-    from claw_feishu.channel import FeishuChannel
     from claw_feishu.settings import FeishuSettings
 
 _CREDENTIALS = ("appId", "appSecret")
 
 
 @hookimpl
-def register_channels(config: "PluginConfig") -> "Iterator[FeishuChannel]":
+def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
     """Yield one channel for each account."""
     from claw_feishu.channel import FeishuChannel
 
-    for account, settings in _accounts(config).items():
+    accounts = _accounts(config)
+    for account, settings in accounts.ready.items():
         channel = FeishuChannel(settings, partial(pooled(config.http), settings.base_url), account)
         config.shared[account] = channel
         yield channel
+    yield from accounts.failed
 
 
 @hookimpl(optionalhook=True)
@@ -47,8 +48,10 @@ def register_tools(config: "PluginConfig") -> "tuple[Tool, ...]":
     return office_tools(lambda: config.shared)
 
 
-def _accounts(config: "PluginConfig") -> "dict[str, FeishuSettings]":
-    """Return the accounts that are ready to start."""
+def _accounts(config: "PluginConfig") -> "Accounts[FeishuSettings]":
+    """Return the accounts, those ready to start and the others."""
+    from claw_channel_sdk import read_accounts
+
     from claw_feishu.settings import FeishuSettings, check, check_apart
 
     apps: dict[tuple[str, str], str] = {}
@@ -57,4 +60,4 @@ def _accounts(config: "PluginConfig") -> "dict[str, FeishuSettings]":
         check(account, settings)
         check_apart(account, settings, apps)
 
-    return config.accounts("feishu", FeishuSettings, *_CREDENTIALS, ready=ready)
+    return read_accounts(config, "feishu", FeishuSettings, *_CREDENTIALS, ready=ready)

@@ -9,10 +9,10 @@ from claw.runtime import (
     QUARANTINED,
     App,
     Contribution,
-    UnavailableChannel,
     channel_key,
     describe_exception,
 )
+from claw_channel_sdk import UnavailableChannel
 
 from claw_gateway.channel_checks import webhooks_without_listener
 from claw_gateway.process.report import LOG_CONTEXT, ChannelReport, unserved_accounts

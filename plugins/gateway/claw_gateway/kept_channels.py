@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from claw import Channel
-from claw.runtime import App, Contribution, UnavailableChannel, values_at
+from claw.runtime import App, Contribution, values_at
+from claw_channel_sdk import UnavailableChannel
 
 
 def kept_channels(old: App, new: App) -> dict[str, Contribution[Channel]]:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from claw import Credential, PluginConfig, Provider, ProviderError, hookimpl, is_loopback
 from claw_http_sdk import pooled
-from claw_provider_sdk import base_url, configured_keys
+from claw_provider_sdk import base_url, configured_keys, each_provider
 
 if TYPE_CHECKING:
     from claw_openai.endpoints import Endpoint
@@ -24,7 +24,7 @@ def register_providers(config: PluginConfig) -> Iterator[Provider]:
     sections, table = config.settings.providers, endpoints()
     listed = [name for name in table if _is_ours(sections.get(name))]
     names = dict.fromkeys([*listed, *compatible(sections)])
-    return config.each_provider(names, lambda name: _make_provider(config, name, table.get(name)))
+    return each_provider(config, names, lambda name: _make_provider(config, name, table.get(name)))
 
 
 def _make_provider(config: PluginConfig, name: str, known: "Endpoint | None") -> Provider | None:

@@ -18,9 +18,11 @@ def register_channels(config: "PluginConfig") -> "Iterator[Channel]":
     from claw_telegram.settings import accounts
     from claw_telegram.webhook import receiver_of
 
-    for account in accounts(config):
+    ready, failed = accounts(config)
+    for account in ready:
         receiver = receiver_of(account, config) if account.uses_webhook else None
         yield TelegramChannel(account, pooled(config.http), receiver=receiver, chat_menu=config.chat_menu)
+    yield from failed
 
 
 @hookimpl(optionalhook=True)
@@ -29,7 +31,7 @@ def register_routes(config: "PluginConfig") -> "Iterator[WebRoute]":
     from claw_telegram.settings import accounts
     from claw_telegram.webhook import receiver_of
 
-    for account in accounts(config):
+    for account in accounts(config)[0]:
         if account.uses_webhook:
             yield receiver_of(account, config).route
 

@@ -32,7 +32,7 @@ class TokenDiagnostic:
         from claw_telegram.settings import accounts
 
         try:
-            ready = accounts(self._config)
+            ready, _ = accounts(self._config)
         except ConfigError:  # the channel fails, with this error
             return
         for one in ready:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from claw import ChannelConfig, ConfigError, PluginConfig, Secret
+from claw_channel_sdk import UnavailableChannel, read_accounts
 from pydantic import Field
 
 API_BASE = "https://api.telegram.org"
@@ -63,12 +64,12 @@ class Account:
         return self.settings.webhook_path or f"/webhook/telegram/{self.name}"
 
 
-def accounts(config: PluginConfig) -> list[Account]:
-    """Return every account that is ready to start; none when the channel is absent or disabled.
+def accounts(config: PluginConfig) -> tuple[list[Account], tuple[UnavailableChannel, ...]]:
+    """Return every account that is ready to start, and a channel for each that is not; none when the channel is absent.
 
     :raises ConfigError: a key is wrong, or every account lacks a token or, in webhook mode, no secret.
     """
-    count = len(config.accounts("telegram", TelegramSettings, "botToken"))
+    count = len(read_accounts(config, "telegram", TelegramSettings, "botToken").ready)
     found: list[Account] = []
 
     def ready(name: str, section: TelegramSettings) -> None:
@@ -88,8 +89,7 @@ def accounts(config: PluginConfig) -> list[Account]:
             )
         found.append(account)
 
-    config.accounts("telegram", TelegramSettings, "botToken", ready=ready)
-    return found
+    return found, read_accounts(config, "telegram", TelegramSettings, "botToken", ready=ready).failed
 
 
 def _account(name: str, section: TelegramSettings, config: PluginConfig, count: int) -> Account:

@@ -3,6 +3,11 @@
 from claw_channel_sdk.account_facts import (
     account_fact as account_fact,
 )
+from claw_channel_sdk.accounts import (
+    Accounts as Accounts,
+    UnavailableChannel as UnavailableChannel,
+    read_accounts as read_accounts,
+)
 from claw_channel_sdk.edit_stream import (
     EditStream as EditStream,
 )

@@ -34,6 +34,10 @@ from claw_provider_sdk.schema_dialects import (
     openai_strict_schema as openai_strict_schema,
     strict_schema_problem as strict_schema_problem,
 )
+from claw_provider_sdk.several_providers import (
+    MisconfiguredProvider as MisconfiguredProvider,
+    each_provider as each_provider,
+)
 from claw_provider_sdk.stream import (
     STREAM_DONE as STREAM_DONE,
     CallIds as CallIds,

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import claw_http
-from claw.contracts.channel import UnavailableChannel
 from claw.contracts.provider import Finished, TextDelta
 from claw.host.isolation import Timeouts
 from claw.testing import FakeProvider, FakeTool, Harness, says
+from claw_channel_sdk import UnavailableChannel
 from claw_gateway.supervisor import ChannelServer
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import claw_discord
 from claw import Address, HttpClients, Inbound, Outbound
+from claw_channel_sdk import read_accounts
 from claw_discord.channel import DiscordChannel
 from claw_discord.client import ConnectionTimings
 from claw_discord.fake import FakeDiscord
@@ -77,7 +78,7 @@ def channel_of(
     [made] = bench.contributed(claw_discord, config)["register_channels"]
     settings, token = (
         made._settings,
-        config.accounts("discord", type(made._settings), "token")["default"].token,
+        read_accounts(config, "discord", type(made._settings), "token").ready["default"].token,
     )
     network = HttpClients()
     channel = DiscordChannel(

@@ -102,8 +102,9 @@ def test_two_configurations_in_one_process_share_no_channel() -> None:
 def test_a_second_account_of_one_app_is_refused_and_both_keys_are_named() -> None:
     section = {**GOOD, "accounts": {"b": {"typingReaction": ""}, "c": {"appId": "cli_c"}}}
     config = plugin_config({"channels": {"feishu": section}}, "feishu")
-    assert [one.account for one in claw_feishu.register_channels(config)] == ["default", "c"]
-    [refused] = config.failed_accounts.values()
+    *channels, unavailable = claw_feishu.register_channels(config)
+    assert [one.account for one in channels] == ["default", "c"]
+    refused = unavailable.error
     assert refused.key == "channels.feishu.accounts.b.appId" and "channels.feishu.appId" in refused.problem
 
 
@@ -143,7 +144,8 @@ def test_a_second_account_at_one_path_is_refused_as_nobody_would_call_it() -> No
     section = {**hooked, "appId": "cli_a", "appSecret": "a", "accounts": accounts}
     config = plugin_config({"channels": {"feishu": section}}, "feishu")
 
-    assert [one.account for one in claw_feishu.register_channels(config)] == ["default", "c", "d"]
-    [refused] = config.failed_accounts.values()
+    *channels, unavailable = claw_feishu.register_channels(config)
+    assert [one.account for one in channels] == ["default", "c", "d"]
+    refused = unavailable.error
     assert refused.key == "channels.feishu.accounts.b.webhookPath"
     assert "/in is also the path of channels.feishu" in refused.problem

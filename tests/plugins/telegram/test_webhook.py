@@ -228,7 +228,7 @@ def test_each_account_is_a_channel_with_its_own_keys_over_the_shared_ones() -> N
         },
     }
     config = plugin_config({"channels": {"telegram": section}}, "telegram")
-    found = accounts(config)
+    found, _ = accounts(config)
     assert [(one.name, one.token, one.settings.link_preview) for one in found] == [
         ("home", "1:home", False),
         ("work", "2:work", True),
@@ -248,8 +248,9 @@ def test_a_second_account_at_one_path_is_refused_as_nobody_would_call_it() -> No
         },
         "telegram",
     )
-    assert [one.account for one in claw_telegram.register_channels(config)] == ["default"]
-    [refused] = config.failed_accounts.values()
+    *channels, unavailable = claw_telegram.register_channels(config)
+    assert [one.account for one in channels] == ["default"]
+    refused = unavailable.error
     assert refused.key == "channels.telegram.accounts.work.webhookPath" and "/in" in refused.problem
     asks = {
         **HOOKED,
@@ -263,8 +264,9 @@ def test_a_second_account_at_one_path_is_refused_as_nobody_would_call_it() -> No
 def test_a_second_account_with_one_token_is_refused_and_both_keys_are_named() -> None:
     section = {"botToken": "1:one", "accounts": {"b": {"linkPreview": False}, "c": {"botToken": "2:two"}}}
     config = plugin_config({"channels": {"telegram": section}}, "telegram")
-    assert [one.account for one in claw_telegram.register_channels(config)] == ["default", "c"]
-    [refused] = config.failed_accounts.values()
+    *channels, unavailable = claw_telegram.register_channels(config)
+    assert [one.account for one in channels] == ["default", "c"]
+    refused = unavailable.error
     assert refused.key == "channels.telegram.accounts.b.botToken"
     assert "channels.telegram.botToken" in refused.problem
 
