@@ -55,7 +55,6 @@ class Inbox(Protocol):
 
         :raises UsageError: its ``tool_choice`` names a tool that its turn would not have. The message was not accepted.
         """
-        ...
 
 
 class StreamingReply(Protocol):
@@ -68,22 +67,18 @@ class StreamingReply(Protocol):
     @property
     def shown(self) -> tuple[str, ...]:
         """The ids of the messages that are posted now, as :attr:`Outbound.replaces` takes them."""
-        ...
 
     async def show(self, text: str) -> None:
         """Show the whole text so far. May skip a state under load; never raises for an error of the service."""
-        ...
 
     async def finish(self, outbound: Outbound) -> Receipt:
         """Write the final text, always whole, in the place of what was shown.
 
         :raises DeliveryError: as for ``send``.
         """
-        ...
 
     async def abandon(self) -> None:
         """End without a final text: leave nothing that looks as if it were still being written."""
-        ...
 
 
 WAITS_FOR_REPLY = "waits"
@@ -111,14 +106,12 @@ class Channel(Protocol):
 
     async def run(self, inbox: Inbox) -> None:
         """Listen until cancelled; pass each message to ``inbox.submit``, and acknowledge it once that returns true."""
-        ...
 
     async def send(self, outbound: Outbound) -> Receipt:
         """Send a message, once for each ``outbound.key``.
 
         :raises DeliveryError: the service did not accept it; the error says if another try may help.
         """
-        ...
 
 
 class ChatApi(Protocol):
@@ -130,11 +123,9 @@ class ChatApi(Protocol):
         :param target: the id of a chat, or ``channel:chat``.
         :raises ToolError: the agent may not write there; the text is for the model, as for every method here.
         """
-        ...
 
     def answered_message_id(self, where: Address | None = None) -> str:
         """Return the id of the message that this turn answers, if it is in that chat; else empty."""
-        ...
 
     async def send(
         self,
@@ -145,27 +136,22 @@ class ChatApi(Protocol):
         voice: bool = False,
     ) -> tuple[str, ...]:
         """Send a text, with files of the workspace; return the message ids."""
-        ...
 
     async def edit(self, message_id: str, text: str, where: Address | None = None) -> None:
         """Change the text of one of our messages."""
-        ...
 
     async def delete(self, message_id: str, where: Address | None = None) -> None:
         """Delete one of our messages."""
-        ...
 
     async def react(
         self, emoji: str, message_id: str = "", remove: bool = False, where: Address | None = None
     ) -> None:
         """Add our reaction to a message (by default the one that is answered), or remove it."""
-        ...
 
     async def poll(
         self, question: str, options: Sequence[str], where: Address | None = None
     ) -> tuple[str, ...]:
         """Send a poll to the chat."""
-        ...
 
 
 ConversationChange = Literal["never", "with-arguments", "always"]
@@ -197,4 +183,3 @@ class ChatCommand(Protocol):
         :param arguments: the text after the name.
         :param conversation: a :class:`claw.runtime.Conversation`.
         """
-        ...

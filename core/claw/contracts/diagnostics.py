@@ -30,7 +30,6 @@ class DiagnosticContext(Protocol):
     @property
     def setup(self) -> Any:
         """The config file and the plugin states, a :class:`claw.runtime.Setup`."""
-        ...
 
     @property
     def environ(self) -> Mapping[str, str]: ...
@@ -38,12 +37,10 @@ class DiagnosticContext(Protocol):
     @property
     def online(self) -> bool:
         """True if services may be asked over the network."""
-        ...
 
     @property
     def channel(self) -> str:
         """The channel that alone is checked (``NAME`` or ``NAME/ACCOUNT``); empty = everything."""
-        ...
 
 
 class Diagnostic(Protocol):
@@ -61,7 +58,6 @@ class Diagnostic(Protocol):
 
     def check(self, context: DiagnosticContext) -> Sequence[Finding] | Awaitable[Sequence[Finding]]:
         """Return what is wrong, each finding with a fix; empty when nothing is."""
-        ...
 
 
 LOADED, IDLE, DISABLED, BLOCKED = "loaded", "idle", "disabled", "blocked"

@@ -112,7 +112,6 @@ class Reviewer(Protocol):
 
     def before(self, call: ToolCall, context: CallContext) -> "Review | Awaitable[Review | None] | None":
         """Judge a call before it runs; None means allow."""
-        ...
 
 
 class ProviderMiddleware(Protocol):
@@ -132,7 +131,6 @@ class ProviderMiddleware(Protocol):
 
     def wrap(self, provider: Provider) -> Provider:
         """Return the provider to ask in the place of this one."""
-        ...
 
 
 Statement = tuple[str, tuple[Any, ...]]
@@ -184,11 +182,9 @@ class ModelSelector(Protocol):
         :param providers: by name; what their code raises is a ``ProviderError`` by now.
         :param request: all that does not change between calls; model, messages, tool choice and credential are filled in.
         """
-        ...
 
     def credentials(self, provider: Provider, agent_dir: Path | None = None) -> Sequence[Credential]:
         """Return the keys that would be tried for a provider, in order."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -242,7 +238,6 @@ class TurnView(Protocol):
 
     def with_metadata(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages as sent, with sender, time and pictures; the wrapped call adds these by itself as well."""
-        ...
 
     def model_call(
         self,
@@ -251,35 +246,27 @@ class TurnView(Protocol):
         providers: Mapping[str, Provider] | None = None,
     ) -> ModelCall:
         """Return a call beside the conversation, by default as the turn makes it. A failure leaves no mark on keys."""
-        ...
 
     def window_of(self, model: ModelRef) -> int:
         """Return the context window of a model in tokens."""
-        ...
 
     def memory_files(self) -> Any:
         """Return files of which the workspace can be read, and the memory of this chat appended to."""
-        ...
 
     async def run_aside(self, turn: SideTurn) -> None:
         """Run a turn beside the conversation, through the tool gate."""
-        ...
 
     def unlocked(self) -> "AbstractAsyncContextManager[None]":
         """Leave the session to other processes inside the block; it may be another one afterwards. Not in ``wrap``."""
-        ...
 
     async def emit(self, event: "Event") -> None:
         """Report an event to observers and to the channel."""
-        ...
 
     async def notice(self, text: str) -> None:
         """Report a line to the person; in a chat an owner reads it beside the answer."""
-        ...
 
     def log(self, line: str) -> None:
         """Log a line for the operator."""
-        ...
 
 
 class ContextEngine(Protocol):
@@ -301,18 +288,15 @@ class ContextEngine(Protocol):
         The call is given the whole history: ``turn.past``, then what this turn added. It must send the newest user
         message, and no tool call without its result.
         """
-        ...
 
     async def compact(self, turn: TurnView, focus: str) -> str:
         """Shorten the history now, because a person asked for it; return a line that says what was done.
 
         :param focus: the topic that matters to the person; may be empty.
         """
-        ...
 
     async def before_reset(self, turn: TurnView) -> None:
         """Save what must outlive a conversation that is about to be reset. An exception is logged."""
-        ...
 
 
 class Approver(Protocol):
@@ -330,7 +314,6 @@ class Approver(Protocol):
 
     async def ask(self, request: ApprovalRequest) -> Decision:
         """Ask a person and return the answer; an error refuses the call. A turn that is stopped cancels the wait."""
-        ...
 
 
 @runtime_checkable
@@ -345,11 +328,9 @@ class ChatApprover(Approver, Protocol):
 
     def as_message(self, pending: PendingApproval) -> Outbound:
         """Return the request as a message to the chat that its turn came from."""
-        ...
 
     def answer_button(self, value: str, inbound: Inbound, owner: bool) -> str | None:
         """Accept the answer of an admitted person; return a line for them, None when it is another button."""
-        ...
 
 
 class MessageFilter(Protocol):
@@ -360,11 +341,9 @@ class MessageFilter(Protocol):
 
     def inbound(self, message: Inbound) -> "Inbound | Awaitable[Inbound | None] | None":
         """Return the message, a changed copy, or None to drop it, so that no turn begins."""
-        ...
 
     def outbound(self, message: Outbound) -> "Outbound | Awaitable[Outbound | None] | None":
         """Return the reply, a changed copy, or None to drop it."""
-        ...
 
 
 class Observer(Protocol):
@@ -372,7 +351,6 @@ class Observer(Protocol):
 
     def on_event(self, event: "Event") -> "Awaitable[None] | None":
         """Take note of an event."""
-        ...
 
 
 class Service(Protocol):
@@ -385,7 +363,6 @@ class Service(Protocol):
 
     async def run(self, runtime: Any, stop: Any) -> None:
         """Run until ``stop`` (an ``asyncio.Event``) is set."""
-        ...
 
 
 class TurnLog(Protocol):
@@ -404,19 +381,15 @@ class TurnLog(Protocol):
 
         :param again: it is resumed after a crash.
         """
-        ...
 
     def joined(self, turn: str, number: int) -> None:
         """Record that an event that came in while the turn ran is part of it now."""
-        ...
 
     def once(self, turn: str, call: str) -> bool:
         """Record the start of a call that must not run twice; return False when it was started before."""
-        ...
 
     def not_begun(self, turn: str, call: str) -> None:
         """Delete the record of ``once``: the call waits for a person, so it may run after a crash."""
-        ...
 
     def ended(
         self, turn: str, outcome: str, replies: Sequence[Outbound] = (), more: Sequence[Statement] = (), why: str = ""
@@ -429,7 +402,6 @@ class TurnLog(Protocol):
         :param why: the cause of a failure, or what else the owner should know, such as a switch of model; without
             secrets. A log without this parameter is not given it.
         """
-        ...
 
 
 class SessionStore(Protocol):
@@ -440,4 +412,3 @@ class SessionStore(Protocol):
     async def open(self, key: str, agent_id: str) -> Any:
         """Return a session for one turn, of a class derived from ``claw.runtime.BaseSession``; while it is open, the same
         object again."""
-        ...

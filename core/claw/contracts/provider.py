@@ -174,7 +174,6 @@ class ModelCall(Protocol):
 
     def __call__(self, messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
         """Call a model once, whichever answers."""
-        ...
 
 
 class Provider(Protocol):
@@ -208,17 +207,14 @@ class Provider(Protocol):
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Answer ``request``, piece by piece; the last event is :class:`Finished`."""
-        ...
 
     def context_tokens(self, model: str) -> int:
         """Return the size of the model's context window in tokens, as far as known."""
-        ...
 
     def credentials(self) -> tuple[Credential, ...]:
         """Return the keys to try, in order; one with an empty secret for a service that needs none; empty =
         no key.
         """
-        ...
 
 
 ToolMode = Literal["native", "prompt", "none"]

@@ -46,39 +46,30 @@ class FileAccess(Protocol):
     @property
     def rule_file_paths(self) -> tuple[Path, ...]:
         """Paths of the rule files, which an agent never writes directly."""
-        ...
 
     def read(self, path: str, limit_bytes: int | None = None) -> bytes:
         """Read a regular file, at most its first ``limit_bytes``."""
-        ...
 
     def write(self, path: str, data: bytes) -> None:
         """Replace the content of a file atomically; missing parent folders are created."""
-        ...
 
     def append(self, path: str, data: bytes) -> None:
         """Append ``data``; a missing file is created."""
-        ...
 
     def remove(self, path: str) -> None:
         """Remove a file, or a link but not its target. Folders are refused."""
-        ...
 
     def stat(self, path: str) -> FolderEntry:
         """Return the entry at ``path``, with links followed."""
-        ...
 
     def entries(self, path: str) -> tuple[FolderEntry, ...]:
         """List a folder, sorted by name; links are not followed."""
-        ...
 
     def folder(self, path: str) -> Path:
         """Return the real path of a folder, as the working directory of a child process."""
-        ...
 
     def display_path(self, path: str) -> str:
         """Format ``path`` for people: relative to the workspace when inside."""
-        ...
 
 
 class Sandbox(Protocol):
@@ -88,13 +79,11 @@ class Sandbox(Protocol):
 
     async def probe(self) -> str:
         """Test it; return an empty text when it works here, else the reason."""
-        ...
 
     def wrap(self, argv: Sequence[str], *, workspace: Path, environment: Mapping[str, str]) -> list[str]:
         """Return the command line that runs ``argv`` inside the sandbox, with write access only below
         ``workspace``.
         """
-        ...
 
 
 THREADS = 8
