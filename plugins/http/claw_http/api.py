@@ -17,6 +17,7 @@ from claw_http.app import MODEL_HEAD, OwnRoute, StreamedAnswer, as_json
 from claw_http.calls import AgentCalls
 from claw_http.failures import BadRequest, is_repeatable
 from claw_http.pending_requests import CHAT_HEAD, RESPONSE_HEAD, PendingRequest
+from claw_http.repeats import RequestLine, request_line
 from claw_http.settings import HttpSettings
 
 STILL_HERE = b": still working\n\n"
@@ -131,14 +132,15 @@ class OpenAIApi:
         else:
             asked = await asyncio.to_thread(protocol.read, request.body, self._rules)
         said = {"x-claw-dropped-messages": str(asked.dropped)} if asked.dropped else {}
-        call, created = await self._calls.open(request, asked, protocol.head), int(time.time())
+        line = request_line(request, asked.user or asked.previous, time.monotonic())
+        call, created = await self._calls.open(request, asked, protocol.head, line), int(time.time())
         delivered = is_streaming = False
         try:
             if asked.stream:
                 await self._until_begun(call)
                 is_streaming = True
                 events = protocol.events(call, created, asked)
-                return StreamedAnswer(self._streamed(call, events, request.connection), said)
+                return StreamedAnswer(self._streamed(call, events, line), said)
             await self._calls.finished(call)
             delivered = True
             return as_json(protocol.whole(call, created, asked), said)
@@ -147,7 +149,7 @@ class OpenAIApi:
             raise
         finally:
             if not is_streaming:
-                self._calls.close(call, delivered, request.connection)
+                self._calls.close(call, delivered, line)
 
     async def _until_begun(self, call: PendingRequest) -> None:
         """Wait for the first text of a stream: a failure before it has a status of its own.
@@ -162,7 +164,7 @@ class OpenAIApi:
             raise call.failure
 
     async def _streamed(
-        self, call: PendingRequest, events: StreamEvents, connection: str
+        self, call: PendingRequest, events: StreamEvents, line: RequestLine
     ) -> AsyncIterator[bytes]:
         delivered, deadline = False, time.monotonic() + self._settings.answer_seconds
         try:
@@ -181,4 +183,4 @@ class OpenAIApi:
             for event in events.failed(why):
                 yield event
         finally:
-            self._calls.close(call, delivered, connection)
+            self._calls.close(call, delivered, line)

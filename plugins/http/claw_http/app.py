@@ -25,7 +25,7 @@ from claw_http.bodies import Incoming, Receive
 from claw_http.failures import BadRequest, encoded
 from claw_http.origins import host_fits, names, origin_fits
 from claw_http.settings import GatewaySettings, HttpSettings
-from claw_http.token_rate_limit import Attempts, caller_address, canonical
+from claw_http.token_rate_limit import Attempts, caller_address, canonical, is_proxy
 
 OWN_BODY_BYTES, OWN_BODY_SECONDS = 20 << 20, 30.0
 MODEL_HEAD = "/v1/models/"
@@ -101,9 +101,9 @@ class HttpApp:
         self._touch()
         began = self._now()
         head, has_body = _head(scope)
-        if self._proxies:
+        if is_proxy(head.peer, self._proxies):  # its connection is not one caller's
             forwarded = head.headers.get("x-forwarded-for", "")
-            head = replace(head, peer=caller_address(head.peer, forwarded, self._proxies))
+            head = replace(head, peer=caller_address(head.peer, forwarded, self._proxies), connection="")
         incoming = Incoming(receive, has_body)
         line = _ResponseWriter(send, incoming)
         line.headers["x-request-id"] = f"req_{uuid.uuid4().hex}"

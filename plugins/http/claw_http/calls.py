@@ -27,7 +27,15 @@ from claw_http.failures import (
 )
 from claw_http.messages import Picture
 from claw_http.pending_requests import PendingRequest, PendingRequests
-from claw_http.repeats import RETRY_SECONDS, LostResponses, RequestIds, request_ids
+from claw_http.repeats import (
+    RETRY_SECONDS,
+    UNCONFIRMED_SECONDS,
+    LostResponses,
+    RequestIds,
+    RequestLine,
+    may_wait_for,
+    request_ids,
+)
 from claw_http.settings import CALLER, HttpSettings
 from claw_http.short_sessions import KEPT_DAYS, ShortSessions
 
@@ -92,13 +100,15 @@ class AgentCalls:
         """Recognise the repetitions of requests that came with the settings before."""
         self._lost, self._since_ms = before._lost, before._since_ms
 
-    async def open(self, request: WebRequest, asked: AgentRequest, head: str) -> PendingRequest:
+    async def open(
+        self, request: WebRequest, asked: AgentRequest, head: str, line: RequestLine
+    ) -> PendingRequest:
         """Return the call of a request, with one more caller; :meth:`close` takes him away.
 
         :param head: the beginning of its message id.
         :raises BadRequest: it was not accepted, or has the key of another request.
         """
-        self._lost.confirm(request.connection)
+        self._lost.confirm(line.name)
         ids = request_ids(request, head)
         fresh = ids.message_id.removeprefix(head)
         if asked.previous:  # the ids of one conversation begin alike
@@ -132,14 +142,15 @@ class AgentCalls:
             raise no_such_response("only the newest response of a conversation can be continued")
         return newest.chat
 
-    def close(self, call: PendingRequest, delivered: bool, connection: str = "") -> None:
+    def close(self, call: PendingRequest, delivered: bool, line: RequestLine) -> None:
         """Take a caller away.
 
         :param delivered: the end of the answer was sent to him; otherwise a retry of his SDK finds the turn.
-        :param connection: over which it was sent.
+        :param line: of his request.
         """
         if delivered:
-            self._lost.sent(call.event_id, connection, time.monotonic())
+            name = line.name or call.message_id  # which no other request confirms
+            self._lost.sent(call.event_id, name, time.monotonic(), line.arrived)
         else:
             self._lost.add(call.event_id, time.monotonic())
         self._waiting.close(call)
@@ -188,7 +199,8 @@ class AgentCalls:
         message_id = ids.message_id
         if ids.is_retry:
             running = self._waiting.running(ids.digest)
-            message_id = running.message_id if running else self._lost.find(ids.digest, time.monotonic())
+            now = time.monotonic()
+            message_id = running.message_id if running else self._lost.find(ids.digest, now, ids.read_seconds)
         call = self._waiting.get(message_id)
         if call is None:
             fate = self._fate(f"{message_id}:*") if message_id else self._cut_off(ids)
@@ -201,11 +213,15 @@ class AgentCalls:
         return call
 
     def _cut_off(self, ids: RequestIds) -> MessageFate | None:
-        """Return the fate of a request with the same bytes whose caller the end of the process before cut off."""
-        fate = self._fate(f"*:{ids.digest}")
-        if fate is None or not self._since_ms - RETRY_SECONDS * 1000 < fate.accepted_at_ms < self._since_ms:
+        """Return the fate of a request with the same bytes whose response the end of the process before cut off, or may
+        have lost."""
+        fate, since = self._fate(f"*:{ids.digest}"), self._since_ms / 1000
+        if fate is None or not since - RETRY_SECONDS < fate.accepted_at_ms / 1000 < since:
             return None
-        return fate if not fate.outcome or (fate.ended_at_ms or 0) >= self._since_ms else None
+        arrived, ended = fate.accepted_at_ms / 1000, (fate.ended_at_ms or 0) / 1000
+        if not fate.outcome or ended >= since - UNCONFIRMED_SECONDS:
+            return fate
+        return fate if may_wait_for(ended, arrived, time.time(), ids.read_seconds) else None
 
     def _call_of(self, fate: MessageFate) -> PendingRequest:
         """Return a call without callers for a message in the journal: it waits for its turn, or is ended."""
@@ -270,7 +286,7 @@ class AgentCalls:
         except ClawError as refused:  # usually a full disk: nothing was begun
             _log.error("%s", refused)
         except asyncio.CancelledError:  # the caller left; whether it is accepted shows later
-            self.close(call, delivered=False)
+            self.close(call, False, RequestLine("", 0.0))
             raise
         self._refuse(call, not_accepted())
         raise not_accepted()

@@ -81,8 +81,10 @@ def parse_messages(messages: Any, name: str, types: PartTypes, most_chars: int) 
         raise BadRequest(400, problem, param=f"{at}.role")
     earlier: list[EarlierMessage] = []
     instructions: list[str] = []
+    texts: list[str] = []  # the blank ones too
     for number, message in enumerate(messages[:-1]):
         role, text = _before(message, f"{name}[{number}]", types)
+        texts.append(text)
         if role in _INSTRUCTIONS:
             instructions.append(text)
         elif text.strip():
@@ -92,7 +94,7 @@ def parse_messages(messages: Any, name: str, types: PartTypes, most_chars: int) 
         raise BadRequest(400, "the message is empty", param=f"{at}.content")
     if len(pictures) > IMAGES:
         raise BadRequest(400, f"a message has at most {IMAGES} images", param=f"{at}.content")
-    check_length((text, *(one.text for one in earlier), *instructions), name, most_chars)
+    check_length((text, *texts), name, most_chars)
     whole = "\n\n".join(filter(str.strip, instructions))
     return CallerMessages(text, pictures, tuple(earlier), whole)
 

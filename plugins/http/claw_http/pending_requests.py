@@ -213,10 +213,10 @@ class PendingRequests:
         return self._calls.get(message_id)
 
     def running(self, digest: str) -> PendingRequest | None:
-        """Return the newest request with this digest that has not ended."""
+        """Return the newest request with this digest that has not ended; one whose caller left goes first."""
         ends = f":{digest}"
-        found = (one for one in reversed(self._calls.values()) if one.event_id.endswith(ends))
-        return next((one for one in found if not one.ended), None)
+        found = [one for one in self._calls.values() if not one.ended and one.event_id.endswith(ends)]
+        return max(reversed(found), key=lambda one: one.callers <= 0, default=None)
 
     def close(self, call: PendingRequest) -> None:
         """Remove one caller, answered or gone; without callers, an ended request is forgotten."""

@@ -39,7 +39,7 @@ def caller_address(peer: str, forwarded: str, proxies: Sequence[Network]) -> str
     :param forwarded: the header, its values joined by commas; believed only if a trusted proxy sent it.
     """
     for name in reversed([one.strip() for one in forwarded.split(",") if one.strip()]):
-        if not _is_proxy(peer, proxies):
+        if not is_proxy(peer, proxies):
             break
         try:
             ip_address(name)
@@ -49,7 +49,8 @@ def caller_address(peer: str, forwarded: str, proxies: Sequence[Network]) -> str
     return peer
 
 
-def _is_proxy(peer: str, proxies: Sequence[Network]) -> bool:
+def is_proxy(peer: str, proxies: Sequence[Network]) -> bool:
+    """Return true if a trusted proxy has this address."""
     try:
         address = ip_address(peer.partition("%")[0])
     except ValueError:

@@ -22,7 +22,7 @@ class WebRequest:
     :param body: raw bytes; empty while only the head is known.
     :param peer: address of the caller's socket.
     :param connection: equal for the requests that come over one connection, and for no others at the same time; empty
-        when that is not known.
+        when that is not known, and for those of a trusted proxy.
     """
 
     method: str

@@ -7,7 +7,7 @@ from claw_http.agent_request import RequestRules
 from claw_http.failures import BadRequest
 from claw_http.messages import CHAT_PARTS, RESPONSE_PARTS, EarlierMessage, parse_messages
 from claw_http.openai import read
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 ROLES = st.sampled_from(["user", "assistant", "system", "developer"])
@@ -55,6 +55,7 @@ def test_any_messages_are_read_or_refused_with_the_place(messages):
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=5), st.integers(1, 60))
+@example(["\r"], 1)
 def test_no_more_text_is_accepted_than_the_limit(texts, limit):
     messages = [{"role": "user", "content": text} for text in [*texts, "."]]
     chars = sum(map(len, texts)) + 1

@@ -9,7 +9,9 @@ import openai
 import pytest
 from claw.runtime import Timeouts
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
-from claw_http.repeats import UNCONFIRMED_SECONDS, LostResponses
+from claw_channel_sdk import WebRequest
+from claw_http.repeats import PAUSE_SECONDS, UNCONFIRMED_SECONDS, LostResponses, request_line
+from plugins.http.pooling_proxy import PoolingProxy
 from plugins.http.sdk_gateway import GATEWAY, a_gateway, served, user
 from rigs.platform_rig.faults import Fault, Faults
 from rigs.platform_rig.relay import Relay
@@ -156,6 +158,81 @@ async def test_a_response_that_is_cut_behind_the_gateway_is_read_by_the_retry(as
         assert await asked(behind) == "paid"
         assert await asked(behind) == "again"  # a new request, not a retry
         assert len(harness.app.runtime.turn_log.turns()) == 2
+    assert len(pay.calls) == 2
+
+
+@pytest.mark.parametrize("asked", [ask, streamed])
+@pytest.mark.parametrize(
+    ("marks", "trusted", "user"),
+    [
+        ("X-Forwarded-For: 10.0.0.7\r\n", [], {"user": "ann"}),
+        ("", ["127.0.0.1"], {"user": "ann"}),
+        ("", [], {}),
+    ],
+    ids=["marked", "trusted", "stateless"],
+)
+async def test_a_response_that_is_lost_in_a_proxy_whose_connection_others_use_is_read_by_the_retry(
+    asked, marks, trusted, user
+):
+    pay = SlowTool("pay", seconds=0)
+    model = FakeProvider(calls("pay"), says("paid"), says("others"))
+    gateway = {"gateway": {**GATEWAY["gateway"], "trustedProxies": trusted}}
+    async with (
+        a_gateway(model=model, tools=[pay], config=gateway) as (direct, harness),
+        PoolingProxy(direct.base_url.port, 1, marks) as proxy,
+        openai.AsyncOpenAI(
+            api_key=direct.api_key, base_url=f"http://127.0.0.1:{proxy.port}/v1", max_retries=2
+        ) as behind,
+    ):
+        paying = asyncio.ensure_future(asked(behind, **user))
+        async with asyncio.timeout(20):
+            while proxy.lost < 1:
+                await asyncio.sleep(0.005)
+        assert await asked(behind, "other", **user) == "others"  # over the connection of the lost response
+        assert await paying == "paid"
+        assert len(harness.app.runtime.turn_log.turns()) == 2
+    assert len(pay.calls) == 1
+
+
+async def test_a_response_that_the_end_of_the_process_may_have_lost_is_read_by_the_retry(tmp_path):
+    plugins = {"http": claw_http}
+    for headers in (None, {"x-stainless-retry-count": "1"}):
+        async with (
+            Harness(FakeProvider(says("once")), config=GATEWAY, plugins=plugins, home=tmp_path) as harness,
+            served(harness) as client,
+        ):
+            assert await ask(client, user="ann", extra_headers=headers) == "once"
+            assert len(harness.app.runtime.turn_log.turns()) == 1
+
+
+def test_a_response_that_vanishes_is_found_by_the_retry_after_the_time_that_the_sdk_waits():
+    lost = LostResponses()
+    lost.sent("m1:abc", "c1", 200.0, 100.0)
+    assert (
+        lost.find("abc", 200.0 + UNCONFIRMED_SECONDS, 600.0) == ""
+    )  # no SDK that waits so long repeats it now
+    assert lost.find("abc", 699.0, 600.0) == ""
+    assert lost.find("abc", 701.0, 600.0) == "m1"
+    assert lost.find("abc", 200.0 + 600.0 + PAUSE_SECONDS, 600.0) == ""
+    assert lost.find("abc", 701.0) == ""
+
+
+@pytest.mark.parametrize("mark", ["x-forwarded-for", "forwarded", "via", "x-real-ip"])
+def test_a_line_is_that_of_one_caller_only_if_he_named_a_conversation_and_no_proxy_is_between(mark):
+    def line(conversation="ann", connection="10.0.0.7 50001", **headers):
+        request = WebRequest("POST", "/", headers=headers, connection=connection)
+        return request_line(request, conversation, 1.0).name
+
+    assert line() and line() != line("bob") and line() != line(connection="10.0.0.7 50002")
+    assert [line(**{mark: "x"}), line(""), line(connection="")] == ["", "", ""]
+
+
+async def test_repeated_requests_of_two_callers_with_the_same_bytes_join_a_turn_each(tmp_path):
+    pay = SlowTool("pay", seconds=1.5)
+    impatient = {"timeout": 0.6, "max_retries": 4}
+    model = FakeProvider(calls("pay"), calls("pay"), says("one"), says("two"))
+    async with a_gateway(model=model, tools=[pay], client=impatient) as (client, _):
+        assert sorted(await asyncio.gather(ask(client), ask(client))) == ["one", "two"]
     assert len(pay.calls) == 2
 
 
