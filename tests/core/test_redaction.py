@@ -92,6 +92,7 @@ def test_only_the_value_is_masked(text: str, shown: str) -> None:
         "git@example.com:a/b.git", "http://localhost:8080/x@y", "the token was accepted", "tokens: 12", "token: null",
         '"token": {"env": "ACME_TOKEN"}', "a task-list-of-things-that-matter", "password=${DB_PASSWORD}", 'token: ""',
         "Basic understanding of the subject", "sha256:" + "a1" * 32, "key: value", "tokenizer=fast",
+        "type `headers::authorization::Authorization<Bearer>` was not found",
     ],
 )  # fmt: skip
 def test_ordinary_text_stays(text: str) -> None:

@@ -7,6 +7,7 @@ from claw.app import terminal_message
 from claw.cli.chat_conversation import TerminalConversation
 from claw.contracts.errors import ProviderError
 from claw.testing import FakeProvider, Harness, says
+from claw_provider_sdk import provider_error
 
 CONFIG = {
     "agents": {"defaults": {"model": {"primary": "fake/m1", "fallbacks": ["spare/m2"]}}},
@@ -76,6 +77,16 @@ async def test_the_error_names_the_nearest_model(model, near):
         with pytest.raises(ProviderError) as wrong:
             await harness.send("hi", model=model)
     assert f"did you mean {near}?" in str(wrong.value).lower()
+
+
+async def test_an_error_about_the_address_of_the_service_suggests_no_model():
+    gone = provider_error("other/opus", status=404, text="404 page not found")
+    async with named(Catalogued(gone, name="other")) as harness:
+        with pytest.raises(ProviderError, match="does not know this address") as wrong:
+            await harness.send("hi", model="other/opus-larg")
+
+    assert "did you mean" not in str(wrong.value)
+    assert "providers.other.baseUrl" in str(wrong.value)
 
 
 async def test_the_model_of_a_conversation_is_named_too():

@@ -204,8 +204,9 @@ class _Fallback:
                 yield ref, provider, key
 
     def _add_failure(self, call: _ChatCall, ref: ModelRef, why: ProviderError) -> None:
-        if why.reason == "model_not_found" and (near := self._nearest(ref)):
-            problem, fix, values = why.parts
+        problem, fix, values = why.parts
+        is_about_model = why.reason == "model_not_found" and values.get("unknown") != "address"
+        if is_about_model and (near := self._nearest(ref)):
             others: dict[str, Any] = {**values, "near": near, "instead": t(fix, **values)}
             why = ProviderError(
                 problem, fix="did you mean {near}? Or: {instead}" if fix else "did you mean {near}?",

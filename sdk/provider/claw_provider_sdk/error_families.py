@@ -48,7 +48,7 @@ FAMILIES = {
         r"credits? (?:\w+ ){0,3}(?:depleted|exhausted|used up|expired)",
         r"\bcredits? (?:are )?(?:remaining|left)\b|\bcredits? (?:is|are) required",
         r"(?:out of|not (?:have )?enough|no|run out of|have any) (?:\w+ ){0,2}(?:credits|balance|funds)\b",
-        r"can only afford",
+        r"can only afford|pre-?consumed quota\b.{0,20}\bfailed|\bquota is not enough",
         r"payment (?:is )?required",
         r"billing[ _](?:error|not active|hard limit)",
         r"\boverdue\b",
@@ -62,6 +62,7 @@ FAMILIES = {
     "not_billing": (  # a quota per minute or day, however much the text says of billing
         r"quota exceeded for (?:quota )?metric",
         r"\bretry (?:in|after) [\d.]+ ?s",
+        r"^resource exhausted\b.*exceeded your current quota",  # Gemini, for its limits per minute and day
     ),
     "rate_limit": (
         r"rate[ _-]?(?:limit|quota|increased)",
@@ -140,7 +141,7 @@ FAMILIES = {
         r"\bonly .{1,60} (?:is |are )?allowed\b.{0,30}\bmodel\b",
         r"\bendpoint\b.{0,60}\b(?:not found|does(?: not|n't) exist)",
         r"failed to load (?:the )?model|model (?:is |was )?unloaded",
-        r"not a valid model|no endpoints found|no allowed providers",
+        r"not a valid model|no endpoints found|no allowed providers|model\b.{0,80}\bnot supported by any provider",
         r"模型.{0,20}(?:不存在|未找到|已下线|无效)|(?:找不到|未知|不存在的?)模型",
     ),
     "timeout": (

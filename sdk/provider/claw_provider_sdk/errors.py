@@ -64,6 +64,7 @@ _NUMBER = r"(?:^\W*|\b(?:http|code|status)[\"']?[\s:=]+)([45]\d\d)\b"
 _NO_MEDIA = r"\b(?:image|audio|video) input is not supported"  # llama.cpp's server sends it with a 500
 _NO_PATH = (
     r"^\W*(?:(?:404|file|page|resource|path|route|url|the|requested)\W+)*not[ _]found\W*$|invalid url"
+    r"|\burl[._ ](?:was )?not[._ ]found"
     r"|unknown (?:request )?(?:url|path|route|endpoint)|unexpected endpoint|cannot (?:post|get)\b|no (?:such )?route"
     r"|^\W*method not allowed"
 )
@@ -126,6 +127,7 @@ def provider_error(
         where=service,
         name=service.partition("/")[0],
         said=f" ({_short(text)})" if text else f" (HTTP {status})" if status else "",
+        unknown="address" if no_path else "",
     )
 
 

@@ -100,6 +100,16 @@ def test_a_long_error_is_shortened():
         (404, {"error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}}, True),
         (404, {"error": {"code": "404", "message": "Resource not found"}}, True),
         (405, {"detail": "Method Not Allowed"}, True),
+        (
+            404,
+            {"code": 5, "error": "url.not_found", "message": "没找到对象", "url": "/chat/completions"},
+            True,
+        ),
+        (
+            404,
+            {"code": "not_found", "message": "The requested URL was not found on the server.", "status": 404},
+            True,
+        ),
         (404, {"error": {"message": "The model `x` does not exist", "code": "model_not_found"}}, False),
         (404, {"error": {"message": 'model "x" not found, try pulling it first'}}, False),
         (404, {"type": "error", "error": {"type": "not_found_error", "message": "model: claude-9"}}, False),
