@@ -365,6 +365,7 @@ class OutboxDelivery(SettlingOutbox):
         channel = self._channel_of(row.address)
         if row.key not in self._answer_keys(turn) or channel is None:
             return
+        self._record_delivered_parts(turn)
         await recover_streamed(channel, replace(row, key=turn, text="", buttons=()), turn, self._journal)
         if posted := self._posted_as(row, turn):
             message.outbound, message.repeated = replace(row, replaces=posted), False
@@ -374,21 +375,6 @@ class OutboxDelivery(SettlingOutbox):
         if one.outbound.replaces or not one.outbound.text or self._journal.streamed(one.turn)[1]:
             return one
         return replace(one, outbound=replace(one.outbound, replaces=self._posted_as(one.outbound, one.turn)))
-
-    def _answer_keys(self, turn: str) -> list[str]:
-        """Return the keys of the texts of an answer, in order."""
-        rows = self._journal.replies_of(turn)
-        return [
-            one.key for one in rows if one.text and (one.key == turn or one.key[len(turn) + 1 :].isdigit())
-        ]
-
-    def _posted_as(self, row: Outbound, turn: str) -> tuple[str, ...]:
-        """Return the messages of a stream that a part of its answer replaces; the last part replaces all the rest."""
-        keys, shown = self._answer_keys(turn), self._journal.streamed(turn)[0]
-        if row.key not in keys:
-            return ()
-        at = keys.index(row.key)
-        return shown[at:] if row.key == keys[-1] else shown[at : at + 1]
 
     def _refused(self, outbound: Outbound, failed: DeliveryError) -> None:
         self._journal.mark_undeliverable(outbound.key, "refused", str(failed))

@@ -52,6 +52,26 @@ class LostMessages:
             may_wait,
         )
 
+    def lost_beside(self, turn: str, address: Address) -> tuple[int, bool]:
+        """Return how many messages of other turns in a chat have unknown ids, and true if one of them is not settled.
+
+        Such turns run side by side in the threads of a chat.
+        """
+        chat = (address.channel, address.account, address.chat)
+        streams = self._database.read(
+            """SELECT watched.turn, streamed - json_array_length(CAST(shown AS TEXT)) AS lost, ended_at_ms
+            FROM watched JOIN turns USING (turn) WHERE lost > 0 AND turn != ?
+            AND turn IN (SELECT turn FROM inbox WHERE channel = ? AND account = ? AND chat = ?)""",
+            *(turn, *chat),
+        )
+        sending = self._database.read(
+            """SELECT count(*) FROM owed WHERE state = 'sending' AND turn != ?
+            AND channel = ? AND account = ? AND chat = ?""",
+            *(turn, *chat),
+        )[0][0]
+        is_open = any(ended is None or self.has_pending_replies(other) for other, _, ended in streams)
+        return int(sending) + sum(int(lost) for _, lost, _ in streams), bool(is_open or sending)
+
     def reply_time_ms(self, key: str) -> int:
         """Return the time at which a reply was recorded; 0 for an unknown key."""
         rows = self._database.read("SELECT owed_at_ms FROM owed WHERE key = ?", key)

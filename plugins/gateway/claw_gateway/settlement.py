@@ -67,21 +67,25 @@ class Settlement:
     async def settle(self, channel: Any, outbound: Outbound, notice: tuple[str, ...]) -> tuple[str, ...]:
         """Make a message with an unknown outcome appear once; return its ids.
 
+        Where messages of other threads of the chat are unknown too, none that is found can be told from those: all are
+        deleted, and the message takes the place of the notice.
+
         :param notice: ids of the delivered notice about it.
         :raises DeliveryError: it is still unknown if it is there; the notice stays.
         """
+        turn = self._journal.turn_of(outbound.key)
+        beside, _ = self._journal.lost_beside(turn, outbound.address)
         search = self._journal.search_of(
             outbound.address, self._journal.reply_time_ms(outbound.key), notice[0]
         )
         found: tuple[str, ...] = await self._repeat(lambda: channel.find_sent(search))
-        surplus = (*found[:-1], *notice) if found else notice[1:]
+        itself = () if beside else found[-1:]
         if outbound.attachments:
-            ids = found[-1:] or (await self._call(channel.send(outbound))).message_ids
-            surplus = (*found[:-1], *notice)
+            ids = itself or (await self._call(channel.send(outbound))).message_ids
         else:
-            place = replace(outbound, replaces=found[-1:] or notice[:1])
+            place = replace(outbound, replaces=itself or notice[:1])
             ids = (await self._repeat(lambda: channel.send(place))).message_ids
-        for id in surplus:
+        for id in (*found, *notice):
             if id not in ids:
                 await self._delete(channel, outbound, id)
         return tuple(ids)
@@ -91,7 +95,8 @@ class Settlement:
     ) -> bool | None:
         """Delete what a stream of an ended turn left beside its whole answer; return False if it cannot be found.
 
-        What is known goes at once; the search for the rest may take minutes.
+        What is known goes at once; the search for the rest may take minutes. It may find what streams in other threads
+        of the chat left, once the whole answers there are delivered: that is deleted too.
 
         :param answer: a delivered message of that turn.
         :param is_last: if not, return None when the search fails.
@@ -110,7 +115,10 @@ class Settlement:
             if not is_last:
                 return None
             found = ("",) * (lost + 1)
-        is_found = len(found) <= lost
+        beside, is_open = self._journal.lost_beside(turn, answer.address)
+        if len(found) > lost and is_open and not is_last:
+            return None
+        is_found = len(found) <= lost + (0 if is_open else beside)
         for id in found if is_found else ():
             if id not in whole:
                 await self._delete(channel, answer, id)

@@ -10,6 +10,8 @@ from claw_gateway.journal import Journal
 from claw_gateway.outbox_items import QueuedReply, UnexpectedError
 from claw_gateway.settlement import Settlement, doubt_notice, notice_key
 
+_WAIT_SECONDS, _MOST_WAITS = 0.5, 600
+
 
 class SettlingOutbox:
     """The base of :class:`claw_gateway.delivery.OutboxDelivery`, which sends."""
@@ -88,6 +90,7 @@ class SettlingOutbox:
 
     async def _search_left_parts(self, turn: str, answer: Outbound) -> None:
         is_found: bool | None = None
+        await self._wait_for_other_threads(turn, answer)
         for pause in (*self.search_pauses, None):
             channel = self._channel_of(answer.address)
             try:
@@ -106,6 +109,39 @@ class SettlingOutbox:
         about = Outbound(notice_key(turn, "left"), answer.address, text, answers=answer.answers)
         if self._journal.add_reply(turn, about):
             self.enqueue([about])
+
+    def _answer_keys(self, turn: str) -> list[str]:
+        """Return the keys of the texts of an answer, in order."""
+        rows = self._journal.replies_of(turn)
+        return [
+            one.key for one in rows if one.text and (one.key == turn or one.key[len(turn) + 1 :].isdigit())
+        ]
+
+    def _posted_as(self, row: Outbound, turn: str) -> tuple[str, ...]:
+        """Return the messages of a stream that a part of its answer replaces; the last part replaces all the rest."""
+        keys, shown = self._answer_keys(turn), self._journal.streamed(turn)[0]
+        if row.key not in keys:
+            return ()
+        at = keys.index(row.key)
+        return shown[at:] if row.key == keys[-1] else shown[at : at + 1]
+
+    def _record_delivered_parts(self, turn: str) -> None:
+        """Record the parts of an answer that were sent one by one as messages of its stream: they are not searched."""
+        shown, lost = self._journal.streamed(turn)
+        known = list(shown)
+        for key in self._answer_keys(turn)[len(shown) :]:
+            if len(ids := self._journal.message_ids_of(key)) != 1:
+                break
+            known += ids
+        if len(known) > len(shown):
+            self._journal.record_streamed(turn, known, max(len(known), len(shown) + lost))
+
+    async def _wait_for_other_threads(self, turn: str, answer: Outbound) -> None:
+        """Wait until the messages of other threads of the chat are settled, which a search could not tell from others."""
+        for _ in range(_MOST_WAITS):
+            if self._is_stopped or not self._journal.lost_beside(turn, answer.address)[1]:
+                return
+            await asyncio.sleep(_WAIT_SECONDS)
 
     async def _stop_searches(self) -> None:
         """Give the searches a short time to end; the next start begins them again."""

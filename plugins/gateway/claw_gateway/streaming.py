@@ -251,7 +251,8 @@ async def recover_streamed(channel: Channel, outbound: Outbound, turn: str, jour
     """Find the messages of a cut-off turn, when a crash came between a post and its record.
 
     The same keys are posted again; a service that drops repeats answers with the existing messages. A service
-    that has forgotten the keys by now is not asked: it would post a second time.
+    that has forgotten the keys by now is not asked: it would post a second time. A message whose id is known is left as
+    it is: its text may be the final one.
     """
     asked: Any = channel
     known, lost = journal.streamed(turn)
@@ -265,7 +266,9 @@ async def recover_streamed(channel: Channel, outbound: Outbound, turn: str, jour
                 while len(writer.shown) < len(known) + lost:
                     with suppress(DeliveryError):
                         await (
-                            writer.again(len(known) + lost) if hasattr(writer, "again") else writer.show("…")
+                            writer.again(len(known) + lost, known)
+                            if hasattr(writer, "again")
+                            else writer.show("…")
                         )
                     await asyncio.sleep(0.05)
         if len(shown := tuple(writer.shown)) > len(known):

@@ -17,7 +17,9 @@ from claw_telegram.call_budget import is_group
 from claw_telegram.pacer import Pacer
 
 MOST_IDS, MOST_IDS_OF_A_GROUP = 20, 5
-"""Limits of ids that are tried; the second one where messages wait for the search: a group takes 20 calls a minute."""
+"""Limits of ids that are tried while messages wait for the search: a group takes 20 calls a minute."""
+MOST_IDS_IN_TIME, MOST_IDS_OF_A_GROUP_IN_TIME = 200, 60
+"""Limits where no message waits. Basic groups share a sequence of ids with all private chats."""
 _PATIENCE_SECONDS = 5.0
 _SUPERGROUP = "-100"
 
@@ -30,7 +32,7 @@ async def find_sent(
     :param token: of the bot; it begins with the bot's user id.
     :param chat: the chat as the Bot API wants it.
     :param pacer: of the calls; a search that may wait leaves a part of each limit to messages.
-    :raises DeliveryError: permanent if the range is unknown or has more ids than ``MOST_IDS``.
+    :raises DeliveryError: permanent if the range is unknown or has more ids than are tried.
     """
     found = []
     for id in _candidates(search):
@@ -50,7 +52,10 @@ def _candidates(search: SentSearch) -> list[int]:
     if start is None:
         raise DeliveryError("no message before the lost one is known", permanent=True)
     wanted = [id for id in range(start + 1, min(end, start + 1000 * MOST_IDS)) if id not in known]
-    most = MOST_IDS_OF_A_GROUP if is_group(chat) and not search.may_wait else MOST_IDS
+    if search.may_wait:
+        most = MOST_IDS_OF_A_GROUP_IN_TIME if is_group(chat) else MOST_IDS_IN_TIME
+    else:
+        most = MOST_IDS_OF_A_GROUP if is_group(chat) else MOST_IDS
     if len(wanted) > most:
         raise DeliveryError(
             "the lost message has one of {count} ids, and at most {most} are tried",

@@ -6,7 +6,7 @@ this module keeps the pace, the failures and the ids of the posted messages.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -78,8 +78,12 @@ class EditStream:
         """Return the number of messages that a text takes."""
         return len(self._pieces(text))
 
-    async def again(self, count: int) -> None:
-        """Post the first messages of this answer once more with the same keys, to learn their ids."""
+    async def again(self, count: int, known: Sequence[str] = ()) -> None:
+        """Post the first messages of this answer once more with the same keys, to learn their ids.
+
+        :param known: ids of the first of them that are known already; these messages are not touched.
+        """
+        self._posted += [_PostedMessage(id, None) for id in known[len(self._posted) :]]
         for at in range(len(self._posted), count):
             await self._add(at, "…", self._outbound)
 

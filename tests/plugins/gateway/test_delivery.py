@@ -10,6 +10,7 @@ from claw.contracts.messages import Address, Outbound, Receipt
 from claw.host.isolation import Timeouts
 from claw.storage.clock import Clock
 from claw.storage.database import Database
+from claw_channel_sdk import EditStream
 from claw_gateway.delivery import MAX_AGE_SECONDS, TRIES, OutboxDelivery
 from claw_gateway.journal import Journal
 
@@ -427,6 +428,44 @@ async def test_what_a_growing_answer_posted_before_a_pause_is_known_to_a_start_i
     await delivery.stop(2)
 
     assert [(one.text, one.replaces) for one in service.tried] == [("first", ("m1",)), ("second", ("m2",))]
+
+
+class Keyed(Service):
+    """A service that has one message for each key: a second post changes its text."""
+
+    def __init__(self, **texts):
+        super().__init__(remembers=AN_HOUR)
+        self.texts = {key.replace("_", ":"): text for key, text in texts.items()}
+
+    async def send(self, outbound):
+        key = outbound.replaces[0] if outbound.replaces else outbound.key
+        self.texts[key] = outbound.text
+        return Receipt((key,))
+
+    def stream(self, outbound):
+        async def post(piece):
+            return (await self.send(piece)).message_ids[0]
+
+        async def edit(id, text, last):
+            self.texts[id] = text
+
+        return EditStream(outbound, pieces=lambda text: (text,), post=post, edit=edit)
+
+
+async def test_a_part_that_was_delivered_keeps_its_text_while_the_others_are_looked_for(harness):
+    rows = [Outbound(key, CHAT, text) for key, text in (("t", "one"), ("t:1", "two"), ("t:2", "three"))]
+    service = Keyed(t="one", t_1="tw")
+    harness.journal.began("t", "agent:a:main", (1,))
+    harness.journal.record_streamed("t", (), 3)
+    harness.journal.ended("t", "delivered", rows)
+    harness.journal.mark_delivered("t", ("t",))
+    for row in rows[1:]:
+        harness.journal.mark_sending(row.key)
+    delivery = harness.delivery(service)
+    delivery.recover()
+    await delivery.stop(5)
+
+    assert service.texts == {"t": "one", "t:1": "two", "t:2": "three"}
 
 
 async def test_a_growing_answer_is_noted_as_handed_over_where_keys_are_forgotten(harness):

@@ -1,6 +1,7 @@
 """Messages whose ids a crash or a lost response hid, on a service that finds messages of ours: each is there once."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from claw.contracts.channel import ChannelLimits
@@ -323,6 +324,75 @@ async def test_more_unknown_messages_than_there_can_be_pieces_are_not_touched(ha
     await delivery.stop(5)
 
     assert len(service.messages) == 4
+
+
+# --- threads of one chat
+
+
+def asked_in_threads(harness, *streamed):
+    """Record a question in each of several threads of the chat, ids 11, 12 …; return the addresses."""
+    places = [replace(CHAT, thread=str(at)) for at in range(1, len(streamed) + 1)]
+    for at, (place, count) in enumerate(zip(places, streamed, strict=True), 1):
+        asked = Inbound(place, "?", Sender("ann"), message_id=str(at), event_id=f"e{at}")
+        accepted = harness.journal.accept(asked)
+        harness.journal.began(f"t{at}", f"agent:a:{at}", (accepted.number,))
+        harness.journal.record_streamed(f"t{at}", (), count)
+    return places
+
+
+async def test_pieces_that_a_death_left_in_two_threads_of_a_chat_are_deleted(harness):
+    places = asked_in_threads(harness, 1, 1)
+    service = Finding()
+    for at in (1, 2):
+        service.put(f"the beginning of {at}")
+    delivery = harness.delivery(service)
+    for at, place in enumerate(places, 1):
+        row = Outbound(f"t{at}", place, f"the whole answer {at}", answers=str(at))
+        harness.journal.ended(f"t{at}", "delivered", (row,))
+        delivery.enqueue([row])
+    await delivery.stop(5)
+
+    assert service.shown == ["the whole answer 1", "the whole answer 2"]
+    assert [harness.journal.streamed(turn)[1] for turn in ("t1", "t2")] == [0, 0]
+
+
+async def test_a_search_waits_for_the_answer_in_another_thread_of_the_chat(harness):
+    places = asked_in_threads(harness, 1, 1)
+    service = Finding()
+    for at in (1, 2):
+        service.put(f"the beginning of {at}")
+    delivery = harness.delivery(service)
+    delivery.search_pauses = ()
+    first, second = (
+        Outbound(f"t{at}", place, f"the whole answer {at}", answers=str(at))
+        for at, place in enumerate(places, 1)
+    )
+    harness.journal.ended("t1", "delivered", (first,))
+    delivery.enqueue([first])
+    await asyncio.sleep(0.3)
+    assert service.shown == ["the beginning of 1", "the beginning of 2", "the whole answer 1"]
+
+    harness.journal.ended("t2", "delivered", (second,))
+    delivery.enqueue([second])
+    async with asyncio.timeout(5):
+        while len(service.messages) > 2:
+            await asyncio.sleep(0.01)
+    await delivery.stop(5)
+    assert service.shown == ["the whole answer 1", "the whole answer 2"]
+
+
+async def test_an_answer_in_doubt_does_not_take_the_place_of_a_message_in_another_thread(harness):
+    places = asked_in_threads(harness, 1, 0)
+    service = Finding(LOST_BEFORE)
+    in_other_thread = service.put("the beginning of 1")
+    row = Outbound("t2", places[1], "the whole answer 2", answers="2")
+    harness.journal.ended("t2", "delivered", (row,))
+    delivery = harness.delivery(service)
+    delivery.enqueue([row])
+    await delivery.stop(5)
+
+    assert service.shown == ["the whole answer 2"] and in_other_thread not in service.messages
+    assert harness.states()["t2"] == "paid"
 
 
 async def test_a_finished_stream_whose_end_was_not_recorded_keeps_its_messages(harness):

@@ -17,8 +17,10 @@ lines break in both directions and the services refuse what their documentation 
     A Chat Completions service that streams answers in parts and calls tools.
 ``tool_plugin``
     The plugin with the tools, which append to a file.
-``telegram_service``, ``telegram_methods``, ``telegram_types``
-    The Bot API; its requests and updates are judged by python-telegram-bot, and by aiogram where it is installed.
+``telegram_service``, ``telegram_push``, ``telegram_methods``, ``telegram_types``
+    The Bot API, also as it calls webhooks; its requests and updates are judged by python-telegram-bot.
+``aiogram_judge``
+    Judges them by aiogram, in an environment of its own: ``--aiogram PYTHON`` names its interpreter.
 ``discord_gateway``, ``discord_rest``, ``discord_objects``, ``discord_service``, ``discord_observer``
     The Discord gateway and REST API v10; a discord.py client reads along as a second bot.
 ``http_callers``, ``relay``

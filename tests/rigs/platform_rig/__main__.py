@@ -10,12 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rigs.platform_rig.aiogram_judge import judge_files
 from rigs.platform_rig.large_scenes import LARGE_SCENES, SAMPLE_SCENES
 from rigs.platform_rig.report import dumps, exit_code, table
 from rigs.platform_rig.scenes import SCENES, play
 from rigs.platform_rig.seeds import read_lines, run_seeds, seeds_of, total
 from rigs.platform_rig.storm import Plan, run
-from rigs.platform_rig.world import CHANNELS, Setting
+from rigs.platform_rig.world import CHANNELS, RECORDS, Setting
 
 
 async def _scenes(word: str, folder: Path, python: str) -> int:
@@ -63,10 +64,13 @@ def main() -> int:
     options.add_argument(
         "--sum", type=Path, nargs="+", metavar="FILE", help="print the sum of files of --json"
     )
-    options.add_argument("--channels", default=",".join(CHANNELS), help="of telegram,http,discord")
+    options.add_argument("--channels", default=",".join(CHANNELS), help="of telegram,http,discord,webhook")
     options.add_argument("--queue", choices=("followup", "collect", "steer"), default="followup")
     options.add_argument("--no-faults", action="store_true", help="kills alone; no line breaks")
     options.add_argument("--python", default="", help="interpreter that has the claw to try")
+    options.add_argument(
+        "--aiogram", type=Path, help="interpreter that has aiogram: it judges a run or scenes"
+    )
     options.add_argument("--folder", type=Path, help="new folder for home and output; it is kept")
     options.add_argument(
         "--json",
@@ -79,7 +83,22 @@ def main() -> int:
     given = options.parse_args()
     if given.sum:
         return _print_total(read_lines(given.sum))
-    folder = given.folder or Path(tempfile.mkdtemp(prefix="platform-rig-"))
+    if given.seeds is None or given.aiogram:
+        given.folder = given.folder or Path(tempfile.mkdtemp(prefix="platform-rig-"))
+    code = _run(given)
+    return max(code, _by_aiogram(given.aiogram, given.folder) if given.aiogram else 0)
+
+
+def _by_aiogram(python: Path, folder: Path) -> int:
+    """Let aiogram judge all records in a folder; return the exit code."""
+    count, wrong = judge_files(python, sorted(folder.rglob(RECORDS)))
+    print(f"aiogram has read {count} records", *wrong, sep="\n  ")
+    return 1 if wrong else 0
+
+
+def _run(given: argparse.Namespace) -> int:
+    """Run what the command line says; return the exit code."""
+    folder: Path = given.folder
     if given.scenes is not None:
         return asyncio.run(_scenes(given.scenes, folder, given.python))
     setting = Setting(

@@ -47,6 +47,19 @@ def text_channel(name: str, guild: str, position: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def thread(name: str, parent: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a new public thread of a text channel."""
+    metadata = {
+        "archived": False, "auto_archive_duration": 1440, "archive_timestamp": now(), "locked": False,
+        "create_timestamp": now(),
+    }  # fmt: skip
+    return {
+        "id": snowflake(), "type": 11, "guild_id": parent["guild_id"], "parent_id": parent["id"], "name": name,
+        "owner_id": owner["id"], "message_count": 0, "member_count": 1, "rate_limit_per_user": 0, "flags": 0,
+        "total_message_sent": 0, "last_message_id": None, "thread_metadata": metadata,
+    }  # fmt: skip
+
+
 def direct_channel(person: Mapping[str, Any]) -> dict[str, Any]:
     """Return a new direct channel with a person."""
     return {"id": snowflake(), "type": 1, "recipients": [dict(person)], "last_message_id": None, "flags": 0}

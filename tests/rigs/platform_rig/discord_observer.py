@@ -75,7 +75,7 @@ class DiscordObserver:
     def differences(self) -> list[str]:
         """Return the messages of the guild that discord.py has read otherwise than they stand."""
         standing: dict[str, Any] = {}
-        for channel in self._service.guild["channels"]:
+        for channel in (*self._service.guild["channels"], *self._service.guild["threads"]):
             for one in self._service.rest.messages.get(channel["id"], {}).values():
                 standing[one["id"]] = one["content"]
         ids = sorted(standing.keys() | self.seen.keys())

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -14,6 +15,8 @@ from rigs.platform_rig.faults import STATUS, Fault, Faults, cut, page
 from rigs.platform_rig.pace import DiscordPace
 
 _READ_SECONDS = 0.01  # in which a bot reads a response
+_NONCE_SECONDS = 150.0
+"""A nonce is checked "in the past few minutes" (docs/resources/message#create-message); later it is forgotten."""
 Shown = Callable[[str, bool], None]
 
 
@@ -30,7 +33,8 @@ class DiscordRest:
 
     :ivar channels: by id, channel objects.
     :ivar messages: by channel, message objects by id, in order.
-    :ivar on_shown: is called with a text that is shown, before the response (false) and after it (true).
+    :ivar on_shown: is called with a text that is shown, before the response (false) and after it (true); ``on_called``
+        with the name of each route that our bot calls.
     """
 
     def __init__(self, gateway: DiscordGateway, bots: Mapping[str, dict[str, Any]], faults: Faults) -> None:
@@ -41,7 +45,8 @@ class DiscordRest:
         self.on_shown: Shown = lambda text, responded: None
         self.illformed: list[str] = []
         self.calls: dict[str, int] = {}
-        self._nonces: dict[tuple[str, str], str] = {}
+        self.on_called: Shown = lambda name, responded: None
+        self._nonces: dict[tuple[str, str], tuple[str, float]] = {}
         self._commands: list[Any] = []
 
     def routes(self, app: web.Application) -> None:
@@ -92,6 +97,8 @@ class DiscordRest:
         wait, is_global, headers = 0.0, False, dict[str, str]()
         if "/messages" in name:
             wait, is_global, headers = self.pace.ask(f"{name} {request.match_info['channel']}")
+        if fault is Fault.E429 and request.method != "GET":  # of the resource, which others use too
+            wait, headers = 1.5, {"Retry-After": "2", "X-RateLimit-Scope": "shared"}
         if wait > 0:
             body = {
                 "message": "You are being rate limited.",
@@ -107,6 +114,9 @@ class DiscordRest:
         text = str(result.get("content") or "") if is_shown else ""
         if text:
             self.on_shown(text, False)
+        if is_ours:
+            self.on_called(name, False)
+            asyncio.get_running_loop().call_later(_READ_SECONDS, self.on_called, name, True)
         if fault is Fault.CUT_AFTER:
             return cut(request)
         if result is None:
@@ -195,7 +205,9 @@ class DiscordRest:
         channel = self._at(request)
         self._judge(CreateMessage, body)
         nonce = str(body.get("nonce") or "")
-        again = self._nonces.get((channel["id"], nonce), "") if nonce and body.get("enforce_nonce") else ""
+        again, since = self._nonces.get((channel["id"], nonce), ("", 0.0))
+        if not body.get("enforce_nonce") or time.monotonic() > since + _NONCE_SECONDS:
+            again = ""
         if again in self.messages.get(channel["id"], {}):
             return self.messages[channel["id"]][again]
         fields: dict[str, Any] = {"nonce": body["nonce"]} if nonce else {}
@@ -209,7 +221,7 @@ class DiscordRest:
         made = message(channel, bot, str(body["content"]), **fields, components=body.get("components") or [])
         self.add_message(channel["id"], made)
         if nonce:
-            self._nonces[channel["id"], nonce] = made["id"]
+            self._nonces[channel["id"], nonce] = made["id"], time.monotonic()
         await self.tell("MESSAGE_CREATE", made)
         return made
 

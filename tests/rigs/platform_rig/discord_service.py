@@ -5,7 +5,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from rigs.platform_rig.discord_gateway import DiscordGateway
-from rigs.platform_rig.discord_objects import direct_channel, guild, member, message, user
+from rigs.platform_rig.discord_objects import direct_channel, guild, member, message, now, thread, user
 from rigs.platform_rig.discord_rest import DiscordRest
 from rigs.platform_rig.facts import Visible
 from rigs.platform_rig.faults import Faults
@@ -17,7 +17,7 @@ OBSERVER_TOKEN = "MjAwMDAwMDAwMDAwMDAwMDAw.GobsAb.p5Yt0v9XyT3sHbJmPeDaUoQw7LrNq2
 class DiscordService:
     """The service; ``async with``.
 
-    :ivar chats: by name of a chat, the id of its channel: two people and a channel of the guild.
+    :ivar chats: by name of a chat, the id of its channel: two people, a channel of the guild and a thread in it.
     """
 
     def __init__(self, faults: Faults) -> None:
@@ -34,7 +34,10 @@ class DiscordService:
             self._add(name, channel, person)
         for channel in self.guild["channels"]:
             self.rest.channels[channel["id"]] = channel
-        self._add("-2001", self.guild["channels"][0], people[2])
+        self._add("-2001", self.guild["channels"][0], people[0])
+        opened = thread("a thread", self.guild["channels"][1], people[2])
+        self.guild["threads"].append(opened)
+        self._add("-2002", opened, people[2])
         self._positions: dict[str, int] = {}
         self._runner: web.AppRunner | None = None
         self.url = ""
@@ -85,6 +88,18 @@ class DiscordService:
         self.rest.add_message(channel["id"], made)
         await self.rest.tell("MESSAGE_CREATE", made)
         return int(made["id"])
+
+    async def change(self, chat: str, id: int, more: str) -> None:
+        """Let a person edit a message."""
+        found = self.rest.messages[self.chats[chat]].get(str(id))
+        if found is not None:
+            found |= {"content": found["content"] + more, "edited_timestamp": now()}
+            await self.rest.tell("MESSAGE_UPDATE", found)
+
+    async def remove(self, chat: str, id: int) -> None:
+        """Let a person delete a message."""
+        if self.rest.messages[self.chats[chat]].pop(str(id), None) is not None:
+            await self.rest.tell("MESSAGE_DELETE", {"id": str(id), "channel_id": self.chats[chat]})
 
     def visible(self) -> list[Visible]:
         """Return the bot's messages that stand in the chats."""

@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-KINDS = ("plain", "long", "once", "idempotent", "undeclared")
-"""Kinds of questions: a short answer, an answer of several messages, or one after a call of that tool."""
+KINDS = ("plain", "long", "once", "idempotent", "undeclared", "longest")
+"""Kinds of questions: a short answer, an answer of two or of many messages, or one after a call of that tool."""
 
 
 @dataclass(frozen=True)

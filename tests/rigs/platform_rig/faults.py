@@ -25,7 +25,7 @@ PAGE = "<html><head><title>{0}</title></head><body><center><h1>{0}</h1></center>
 STATUS = {Fault.E500: 500, Fault.E502: 502, Fault.E401: 401, Fault.E404_PAGE: 404}
 
 
-_DRAWN = (Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.E500, Fault.E502, Fault.E401, Fault.E404_PAGE)
+_DRAWN = (Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.E500, Fault.E502, Fault.E401, Fault.E404_PAGE, Fault.E429)
 
 
 @dataclass
@@ -38,10 +38,13 @@ class Rates:
     e502: float = 0.0
     e401: float = 0.0
     e404_page: float = 0.0
+    e429: float = 0.0
 
     def draw(self, dice: random.Random) -> Fault:
         """Draw a fault, or none."""
-        weights = (self.cut_before, self.cut_after, self.e500, self.e502, self.e401, self.e404_page)
+        weights = (
+            *(self.cut_before, self.cut_after, self.e500, self.e502, self.e401, self.e404_page, self.e429),
+        )
         drawn = dice.random()
         for fault, weight in zip(_DRAWN, weights, strict=True):
             if drawn < weight:
@@ -50,7 +53,7 @@ class Rates:
         return Fault.NONE
 
 
-SEND_RATES = Rates(cut_before=0.03, cut_after=0.03, e500=0.01, e502=0.01)
+SEND_RATES = Rates(cut_before=0.03, cut_after=0.03, e500=0.01, e502=0.01, e429=0.02)
 NEWS_RATES = Rates(cut_before=0.02, cut_after=0.02, e500=0.02, e502=0.02, e401=0.005, e404_page=0.005)
 
 

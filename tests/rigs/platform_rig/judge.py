@@ -192,8 +192,9 @@ class _Chat:
             add("doubled", f"{about} is answered {total} times, runs {sorted(wholes)}")
         begin = answers.begins()[0]
         for place in halves:
-            if not any(place <= said < begin for said in notices):
-                add("half_left", f"{about}: message {place} has a part beside the whole answer")
+            is_explained = any(place <= said < begin for said in notices)
+            name = "half_explained" if is_explained else "half_left"
+            add(name, f"{about}: message {place} has a part beside the whole answer")
 
     def _judge_order(self, answers: dict[str, _Answers]) -> None:
         begins = [

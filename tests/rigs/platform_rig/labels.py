@@ -18,8 +18,8 @@ OVER = re.compile(rf"\bover-({_QUESTION})-r(\d+)\b")
 _CUT = re.compile(rf"\b(?:ans|over)-({_QUESTION})?\S*")
 _FILLER = "word "
 _NOTICE_LETTERS = 15
-PARTS = {"plain": 3, "long": 4}
-_CHARS = {"plain": 60, "long": 1500}
+PARTS = {"plain": 3, "long": 4, "longest": 12}
+_CHARS = {"plain": 60, "long": 1500, "longest": 1500}
 
 
 def question_text(question: str, kind: str) -> str:

@@ -13,20 +13,29 @@ from rigs.nursery import Nursery
 from rigs.platform_rig.facts import History
 from rigs.platform_rig.gateway_process import STOP_SECONDS, GatewayProcess
 from rigs.platform_rig.judge import Verdict, judge
-from rigs.platform_rig.labels import pieces, whole_runs
+from rigs.platform_rig.labels import notice, pieces
 from rigs.platform_rig.settling import Patience, stop, until_settled
 from rigs.platform_rig.world import Setting, World, until
 
-ENDS = {"start": 5, "life": 4, "words": 4, "response": 2, "effect": 3, "term": 2, "long": 2}
+ENDS = {
+    "start": 5, "ready": 4, "life": 4, "words": 4, "response": 2, "whole": 3, "notice": 2, "search": 3, "delete": 2,
+    "effect": 3, "term": 2, "stop": 3, "long": 3,
+}  # fmt: skip
 """Weights of the moments at which a life ends.
 
-``start``: within 4 s of the start; ``life``: within 8 s; ``words``: a service has shown the beginning of an answer and
-has not responded; ``response``: it has responded; ``effect``: a tool has written its line; ``term``: SIGTERM instead of
-a kill; ``long``: late, so that work gets done.
+``start``: within 4 s of the start; ``ready``: within 0.6 s of the first request for news; ``life``: within 8 s;
+``words``: a service has shown the beginning of an answer and has not responded; ``response``: it has responded;
+``whole``: it has shown the end of an answer; ``notice``: a text that is no answer; ``search``: it is asked for messages
+of the bot; ``delete``: it deletes one; ``effect``: a tool has written its line; ``term``: SIGTERM instead of a kill;
+``stop``: a kill within 3 s of SIGTERM; ``long``: late, so that work gets done.
 """
-_KINDS = {"plain": 6, "long": 2, "once": 2, "idempotent": 1, "undeclared": 2}
-_FORKED_STARTS = 0.4
+_SEARCHES = ("editMessageReplyMarkup", "GET /channels/{channel}/messages")
+_DELETES = ("deleteMessage", "DELETE /channels/{channel}/messages/{message}")
+_KINDS = {"plain": 6, "long": 2, "longest": 1, "once": 2, "idempotent": 1, "undeclared": 2}
+_RECONSIDERED = 0.15
+_FORKED_STARTS, _RESPONDED = 0.4, 0.5
 _START_SECONDS, _LIFE_SECONDS, _EVENT_SECONDS, _LONG_SECONDS = 4.0, 8.0, 9.0, 14.0
+_READY_SECONDS, _STOPPING_SECONDS = 0.6, 3.0
 
 
 @dataclass
@@ -58,14 +67,15 @@ class Storm:
 
     def __post_init__(self) -> None:
         self._dice = random.Random(f"{self.world.setting.seed}-storm")
-        self._on_words: Callable[[bool], None] = lambda responded: None
+        self._on_moment: Callable[[str, bool], None] = lambda moment, responded: None
 
     async def run(self) -> History:
         """Run all lives; return the history."""
-        self.world.watch(self._shown)
+        self.world.watch(self._shown, self._called)
         with self.world.without_faults():
             await self._meet()
         writers = [asyncio.create_task(self._write(channel)) for channel in self.world.setting.channels]
+        writers.append(asyncio.create_task(self._reconsider()))
         try:
             for _ in range(self.plan.kills):
                 await self._one_life()
@@ -103,18 +113,40 @@ class Storm:
             if not self.world.is_busy(channel, chat):
                 await self.world.say(channel, chat, kind)
 
+    async def _reconsider(self) -> None:
+        """Let people edit and delete messages, at any moment."""
+        dice = random.Random(f"{self.world.setting.seed}-reconsider")
+        while any(channel != "http" for channel in self.world.setting.channels):
+            await asyncio.sleep(dice.expovariate(_RECONSIDERED / self.plan.pause_seconds))
+            await self.world.reconsider()
+
     def _shown(self, text: str, responded: bool) -> None:
-        """Note that a service shows a text; the beginning of an answer is a moment to die."""
+        """Note that a service shows a text: the beginning or the end of an answer, or a notice."""
         found = pieces(text)
-        if found and not whole_runs(found):
-            self._on_words(responded)
+        if found:
+            self._on_moment("whole" if any(piece.part == 0 for piece in found) else "words", responded)
+        if notice(text):
+            self._on_moment("notice", responded)
+
+    def _called(self, method: str, responded: bool) -> None:
+        """Note that a service is asked for the messages of the bot, or to delete one, or for news."""
+        if method.endswith(_SEARCHES):
+            self._on_moment("search", responded)
+        elif method.endswith(_DELETES):
+            self._on_moment("delete", responded)
+        elif method == "getUpdates" and responded:
+            self._on_moment("ready", responded)
 
     async def _one_life(self) -> None:
         end = self._dice.choices(list(self.plan.ends), list(self.plan.ends.values()))[0]
         # To die in an import is one of the moments of a start; the others need none.
         life = await self.world.start(forked=end != "start" or self._dice.random() < _FORKED_STARTS)
         if end in ("words", "response"):
-            await self._until_words(life, end == "response")
+            await self._until_moment(life, "words", responded=end == "response")
+        elif end in ("whole", "notice", "search", "delete"):
+            await self._until_moment(life, end, responded=self._dice.random() < _RESPONDED)
+        elif end == "ready":
+            await self._until_moment(life, end, responded=True, seconds=self._dice.uniform(0, _READY_SECONDS))
         elif end == "effect":
             await self._until_effect(life)
         else:
@@ -128,24 +160,30 @@ class Storm:
         if end == "term":
             await stop(self.world, life)
         else:
+            if end == "stop":
+                life.terminate()
+                await life.wait(self._dice.uniform(0, _STOPPING_SECONDS))
             life.kill()
             await life.wait(STOP_SECONDS)
 
-    async def _until_words(self, life: GatewayProcess, responded: bool) -> None:
-        shows = self._dice.choice((1, 1, 2))
+    async def _until_moment(
+        self, life: GatewayProcess, moment: str, *, responded: bool, seconds: float = 0.0
+    ) -> None:
+        """Kill a life at a moment, or so many seconds after it."""
+        times = self._dice.choice((1, 1, 2)) if moment != "ready" else 1
 
-        def die(has_responded: bool) -> None:
-            nonlocal shows
-            if has_responded == responded:
-                shows -= 1
-                if shows == 0:
-                    life.kill()
+        def die(name: str, has_responded: bool) -> None:
+            nonlocal times
+            if name == moment and has_responded == responded:
+                times -= 1
+                if times == 0:
+                    asyncio.get_running_loop().call_later(seconds, life.kill) if seconds else life.kill()
 
-        self._on_words = die
+        self._on_moment = die
         try:
             await life.wait(_EVENT_SECONDS)
         finally:
-            self._on_words = lambda responded: None
+            self._on_moment = lambda moment, responded: None
 
     async def _until_effect(self, life: GatewayProcess) -> None:
         before = len(self.world.effect_lines())

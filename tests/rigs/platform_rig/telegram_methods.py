@@ -9,6 +9,7 @@ from typing import Any
 from rigs.platform_rig.telegram_types import MOST_CHARS, ParseError, visible_text
 
 BOT = {"id": 7100200300, "is_bot": True, "first_name": "Rig", "username": "rig_notes_bot"}
+SECOND_BOT = {"id": 7100200301, "is_bot": True, "first_name": "Second", "username": "rig_second_bot"}
 _NOT_MODIFIED = (
     "Bad Request: message is not modified: specified new message content and reply markup are exactly the same as a "
     "current content and reply markup of the message"
@@ -43,12 +44,15 @@ class ChatMessage:
 
 
 class Messages:
-    """All messages of all chats.
+    """All messages of all chats of a bot.
 
     :ivar chats: by id, the ``Chat`` object.
+    :ivar topics: by id of a forum, the ids of its topics.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bot: Mapping[str, Any] = BOT) -> None:
+        self.bot = bot
+        self.topics: dict[int, tuple[int, ...]] = {}
         self.chats: dict[int, dict[str, Any]] = {}
         self.standing: dict[tuple[int, int], ChatMessage] = {}
         # core.telegram.org/api/updates: a supergroup has a sequence of ids of its own
@@ -66,7 +70,7 @@ class Messages:
 
     def document(self, message: ChatMessage) -> dict[str, Any]:
         """Return the ``Message`` object."""
-        sender = {"from": BOT} if message.from_bot else {}
+        sender = {"from": self.bot} if message.from_bot else {}
         head = {"message_id": message.id, "chat": self.chats[message.chat], **sender}
         return {**head, **message.fields, "text": message.text}
 
@@ -120,7 +124,18 @@ class Messages:
         reply = fields.get("reply_parameters")
         if isinstance(reply, Mapping) and not reply.get("allow_sending_without_reply"):
             self._find(chat, reply.get("message_id"), "message to be replied")
-        return self.document(self.add(chat, self._text(fields), from_bot=True))
+        keyboard = {"reply_markup": fields["reply_markup"]} if fields.get("reply_markup") else {}
+        place = self._topic(chat, fields) | keyboard
+        return self.document(self.add(chat, self._text(fields), from_bot=True, **place))
+
+    def _topic(self, chat: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a message that is sent to a topic; none for the General topic and for other chats."""
+        topic = fields.get("message_thread_id")
+        if topic is None:
+            return {}
+        if str(topic) not in map(str, self.topics.get(chat, ())):
+            raise Refused(400, "Bad Request: message thread not found")
+        return {"message_thread_id": int(topic), "is_topic_message": True}
 
     def _own(self, fields: Mapping[str, Any]) -> ChatMessage:
         message = self._find(self._chat(fields), fields.get("message_id"), "message to edit")
@@ -140,9 +155,12 @@ class Messages:
     def _edit(self, fields: Mapping[str, Any]) -> Any:
         message = self._own(fields)
         text = self._text(fields)
-        if text == message.text and "reply_markup" not in fields:
+        keyboard = {"reply_markup": fields["reply_markup"]} if fields.get("reply_markup") else {}
+        if text == message.text and keyboard.get("reply_markup") == message.fields.get("reply_markup"):
             raise Refused(400, _NOT_MODIFIED)
         message.text = text
+        message.fields.pop("reply_markup", None)  # an edit without a keyboard takes it away
+        message.fields |= keyboard
         message.fields["edit_date"] = int(time.time())
         return self.document(message)
 

@@ -1,7 +1,7 @@
 """Judgement of Bot API requests and updates by types of other hands.
 
 python-telegram-bot gives the parameters of each method and the types of nested objects: what it does not know ends in
-``api_kwargs``. Where aiogram is installed, its pydantic models judge as well. Limits of text are from the Bot API.
+``api_kwargs``. Limits of text are from the Bot API. aiogram judges the same documents later (``aiogram_judge``).
 """
 
 import inspect
@@ -10,11 +10,9 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from html.parser import HTMLParser
-from importlib.util import find_spec
 from typing import Any
 
 import telegram
-from pydantic import ValidationError
 from telegram import Bot, TelegramObject, Update
 
 MOST_CHARS = 4096
@@ -37,7 +35,6 @@ _TAGS = {
     "b", "strong", "i", "em", "u", "ins", "s", "strike", "del", "span", "tg-spoiler", "a", "tg-emoji", "code", "pre",
     "blockquote",
 }  # fmt: skip
-HAS_AIOGRAM = find_spec("aiogram") is not None
 
 
 class ParseError(ValueError):
@@ -136,41 +133,9 @@ def wrong_in_request(method: str, fields: Mapping[str, Any]) -> list[str]:
         wrong += _nested(name, fields[name])
     if "parse_mode" in fields and str(fields["parse_mode"]) not in ("HTML", "Markdown", "MarkdownV2"):
         wrong.append(f"parse_mode {fields['parse_mode']}")
-    if HAS_AIOGRAM:
-        wrong += _wrong_for_aiogram(method, fields)
     return [f"{method}: {one}" for one in wrong]
 
 
 def wrong_in_update(update: Mapping[str, Any]) -> list[str]:
     """Return what is wrong in an update that the rig makes."""
-    wrong = [f"{one} is unknown" for one in unknown_fields(Update.de_json(dict(update), None))]
-    if HAS_AIOGRAM:
-        from aiogram.types import Update as AiogramUpdate
-
-        try:
-            AiogramUpdate.model_validate(dict(update))
-        except ValidationError as why:
-            wrong.append(str(why))
-    return wrong
-
-
-def _wrong_for_aiogram(method: str, fields: Mapping[str, Any]) -> list[str]:
-    import aiogram.methods
-
-    model = getattr(aiogram.methods, method[0].upper() + method[1:], None)
-    if model is None:
-        return ["aiogram has no such method"]
-    values = {name: _decoded(value) for name, value in fields.items()}
-    try:
-        return [f"aiogram does not know {name}" for name in (model.model_validate(values).model_extra or {})]
-    except ValidationError as why:
-        return [f"aiogram: {why}"]
-
-
-def _decoded(value: Any) -> Any:
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-    return value
+    return [f"{one} is unknown" for one in unknown_fields(Update.de_json(dict(update), None))]

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 
 from rigs.nursery import Nursery
 from rigs.platform_rig import discord_service, tool_plugin
+from rigs.platform_rig.aiogram_judge import write_records
 from rigs.platform_rig.discord_observer import DiscordObserver
 from rigs.platform_rig.discord_service import DiscordService
 from rigs.platform_rig.facts import Asked, Effect, History
@@ -23,13 +24,20 @@ from rigs.platform_rig.http_callers import HttpCallers
 from rigs.platform_rig.labels import question_text
 from rigs.platform_rig.model_service import ModelService
 from rigs.platform_rig.relay import Relay
-from rigs.platform_rig.telegram_service import TOKEN, TelegramService
+from rigs.platform_rig.telegram_service import SECOND_TOKEN, TOKEN, TelegramService
 
-CHANNELS = ("telegram", "http", "discord")
+CHANNELS = ("telegram", "http", "discord", "webhook")
+"""``webhook`` is a second account of Telegram's, which is called by it."""
+RECORDS = "telegram-records.jsonl"
+"""File of a run with the requests of the bots and their updates."""
 API_TOKEN = "rig-51d0f7a2c94be683"
-_PRIVATE, _GROUP = (101, 102, 103), -1001
+_SECRET = "rig-7c41e0b9"
+_PRIVATE, _BASIC_GROUP, _GROUP, _FORUM = (101, 102, 103), -501, -1001, -1002
+_TOPICS = (7, 8)
+_LETTERS = {"telegram": "t", "http": "h", "discord": "d", "webhook": "w"}
 _USERS = ("u1", "u2", "u3", "u4")
 _MOST_CALLS_OF_A_USER = 3
+_RECENT, _EDITED, _EDIT = 6, 0.6, ", please"
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,7 @@ class World:
         self._stack = AsyncExitStack()
         self._lines: list[Faults] = []
         self.telegram: TelegramService | None = None
+        self.webhook: TelegramService | None = None
         self.discord: DiscordService | None = None
         self.observer: DiscordObserver | None = None
         self.callers: HttpCallers | None = None
@@ -101,11 +110,15 @@ class World:
         }
         if "telegram" in self.setting.channels:
             config["channels"]["telegram"] = await self._begin_telegram()
+        if "http" in self.setting.channels or "webhook" in self.setting.channels:
+            self.port = _free_port()
+            config["gateway"] = {"port": self.port, "auth": {"token": API_TOKEN}}
+        if "webhook" in self.setting.channels:
+            section = config["channels"].setdefault("telegram", {})
+            section["accounts"] = {"second": await self._begin_webhook()}
         if "discord" in self.setting.channels:
             config["channels"]["discord"] = await self._begin_discord()
         if "http" in self.setting.channels:
-            self.port = _free_port()
-            config["gateway"] = {"port": self.port, "auth": {"token": API_TOKEN}}
             config["channels"]["http"] = {}
             self.relay_faults = self._faults("http")
             relay = await enter(Relay(self.port, self.relay_faults))
@@ -129,6 +142,8 @@ class World:
         if self.callers is not None:
             await self.callers.end()
         await self._stack.aclose()
+        for bot in self.bots:
+            write_records(self.folder / RECORDS, bot.records)
 
     def _dice_of(self, name: str) -> random.Random:
         return random.Random(f"{self.setting.seed}-{name}")
@@ -143,12 +158,30 @@ class World:
     async def _begin_telegram(self) -> dict[str, Any]:
         service = TelegramService(self._faults("telegram"))
         self.telegram = await self._stack.enter_async_context(service)
-        for chat in (*_PRIVATE, _GROUP):
+        for chat in (*_PRIVATE, _BASIC_GROUP, _GROUP):
             service.add_chat(chat)
+        service.add_chat(_FORUM, _TOPICS)
         return {
             "botToken": TOKEN, "apiBase": service.url, "pollSeconds": 10, "dmPolicy": "open", "allowFrom": ["*"],
             "groupPolicy": "open", "groups": {"*": {}},
         }  # fmt: skip
+
+    async def _begin_webhook(self) -> dict[str, Any]:
+        service = TelegramService(self._faults("webhook"), name="webhook", token=SECOND_TOKEN)
+        self.webhook = await self._stack.enter_async_context(service)
+        service.push.port = self.port
+        for chat in (*_PRIVATE[:2], _GROUP):
+            service.add_chat(chat)
+        return {
+            "botToken": SECOND_TOKEN, "apiBase": service.url, "mode": "webhook", "webhookSecret": _SECRET,
+            "webhookUrl": "https://claw.example/webhook/telegram/second", "dmPolicy": "open", "allowFrom": ["*"],
+            "groupPolicy": "open", "groups": {"*": {}},
+        }  # fmt: skip
+
+    @property
+    def bots(self) -> list[TelegramService]:
+        """The accounts of Telegram's."""
+        return [one for one in (self.telegram, self.webhook) if one is not None]
 
     async def _begin_discord(self) -> dict[str, Any]:
         self.discord = await self._stack.enter_async_context(DiscordService(self._faults("discord")))
@@ -158,12 +191,17 @@ class World:
             "dmPolicy": "open", "allowFrom": ["*"], "groupPolicy": "open",
         }  # fmt: skip
 
-    def watch(self, on_shown: Callable[[str, bool], None]) -> None:
-        """Call this with each text that a service shows, before its response (false) and after it (true)."""
-        if self.telegram is not None:
-            self.telegram.on_shown = on_shown
-        if self.discord is not None:
-            self.discord.rest.on_shown = on_shown
+    def watch(
+        self, on_shown: Callable[[str, bool], None], on_called: Callable[[str, bool], None] | None = None
+    ) -> None:
+        """Call this with each text that a service shows, before its response (false) and after it (true).
+
+        :param on_called: is called so with the name of each method.
+        """
+        for one in [*self.bots, *([self.discord.rest] if self.discord is not None else [])]:
+            one.on_shown = on_shown
+            if on_called is not None:
+                one.on_called = on_called
 
     def chats(self, channel: str) -> tuple[str, ...]:
         """Return the chats of a channel."""
@@ -171,11 +209,14 @@ class World:
             return _USERS
         if channel == "discord":
             return tuple(self.discord.chats) if self.discord else ()
-        return tuple(map(str, (*_PRIVATE, _GROUP)))
+        if channel == "webhook":
+            return tuple(map(str, (*_PRIVATE[:2], _GROUP)))
+        topics = (f"{_FORUM}/{topic}" for topic in _TOPICS)
+        return (*map(str, (*_PRIVATE, _BASIC_GROUP, _GROUP)), *topics)
 
     async def say(self, channel: str, chat: str, kind: str = "plain", *, probe: bool = False) -> str:
         """Let somebody write; return the id of the question."""
-        letter = f"{channel[0]}{abs(int(chat.lstrip('u')))}"
+        letter = f"{_LETTERS[channel]}{chat.lstrip('u-').replace('/', '')}"
         self._numbers[letter] += 1
         question = f"{letter}.{self._numbers[letter]}"
         if channel == "http":
@@ -187,10 +228,26 @@ class World:
             assert self.discord is not None
             position = await self.discord.say(chat, text)
         else:
-            assert self.telegram is not None
-            position = await self.telegram.say(int(chat), question, text)
+            bot = self.webhook if channel == "webhook" else self.telegram
+            assert bot is not None
+            position = await bot.say(chat, question, text, person=self.dice.choice(_PRIVATE))
         self._asked.append(Asked(question, channel, chat, kind, position, taken=False, probe=probe))
         return question
+
+    async def reconsider(self) -> None:
+        """Let somebody edit a message of the last minutes; or delete it, if the model has seen it."""
+        mine = [one for one in self._asked[-_RECENT:] if not one.probe]
+        if not mine:
+            return
+        one = self.dice.choice(mine)
+        service = {"telegram": self.telegram, "webhook": self.webhook, "discord": self.discord}[one.channel]
+        assert service is not None
+        if one.question not in self.model.seen or self.dice.random() < _EDITED:
+            await service.change(one.chat, one.position, _EDIT)
+        elif isinstance(service, TelegramService):
+            service.remove(one.chat, one.position)
+        else:
+            await service.remove(one.chat, one.position)
 
     def is_busy(self, channel: str, chat: str) -> bool:
         """Return true if a caller waits for so many answers that he calls no more."""
@@ -235,9 +292,9 @@ class World:
     def injected(self) -> Counter[str]:
         """Return the faults of lines and responses that happened."""
         total = sum((faults.happened for faults in self._lines), Counter[str]())
-        if self.telegram is not None:
-            total["telegram 429"] = self.telegram.pace.refused
-            total["telegram calls before retry_after"] = self.telegram.pace.impatient
+        for bot in self.bots:
+            total[f"{bot.name} 429"] = bot.pace.refused
+            total[f"{bot.name} calls before retry_after"] = bot.pace.impatient
         if self.discord is not None:
             total["discord 429"] = self.discord.rest.pace.refused
         return +total
@@ -252,11 +309,11 @@ class World:
 
     def history(self) -> History:
         """Return the history up to now."""
-        confirmed = self.telegram.confirmed if self.telegram else set()
+        confirmed = {question for bot in self.bots for question in bot.confirmed}
         incidents = Counter(self.incidents)
         if missing := self.model.missing.total():
             incidents["tools_missing"] = missing
-        services = [one for one in (self.telegram, self.discord) if one is not None]
+        services = [*self.bots, *([self.discord] if self.discord is not None else [])]
         wrong = [wrong for service in services for wrong in service.illformed]
         return History(
             asked=[
