@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.test_packaging import Venv
+from rigs.platform_rig.aiogram_judge import AIOGRAM, judge_files
 from rigs.platform_rig.judge import LIMITS, Verdict
 from rigs.platform_rig.large_scenes import LARGE_SCENES, SAMPLE_SCENES
 from rigs.platform_rig.report import table
 from rigs.platform_rig.scenes import SCENES, play
 from rigs.platform_rig.seeds import STORMS_PER_CPU, nursery_in
 from rigs.platform_rig.storm import Plan, run
-from rigs.platform_rig.world import Setting
+from rigs.platform_rig.world import RECORDS, Setting
 
 SEEDS, KILLS_EACH = range(15), 20
 FULL_SEEDS, FULL_KILLS_EACH = range(100), 100
@@ -60,9 +62,13 @@ async def _all(folder: Path, *, full: bool) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    full = bool(request.config.getoption("--full"))
-    return asyncio.run(_all(tmp_path_factory.mktemp("platform-rig"), full=full))
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("platform-rig")
+
+
+@pytest.fixture(scope="module")
+def outcomes(request: pytest.FixtureRequest, folder: Path) -> dict[str, Any]:
+    return asyncio.run(_all(folder, full=bool(request.config.getoption("--full"))))
 
 
 @pytest.mark.parametrize("name", _names({**SCENES, **SAMPLE_SCENES}, BROKEN_SCENES, strict=True))
@@ -90,3 +96,12 @@ def test_a_storm_of_kills_and_losses_breaks_no_limit(count, outcomes, record_pro
     record_property("rig", f"{count}: {total}")
     first: list[tuple[Verdict, Any]] = [one for one in storms.values() if one[0].counts[count]]
     assert total == 0, table(*first[0])
+
+
+@pytest.mark.index
+def test_aiogram_knows_every_request_and_every_update_of_the_run(outcomes, folder, tmp_path, record_property):
+    venv = Venv(tmp_path)
+    venv.install(AIOGRAM)
+    count, wrong = judge_files(venv.folder / "bin/python", sorted(folder.rglob(RECORDS)))
+    record_property("rig", f"aiogram: {count} records")
+    assert count > len(SEEDS) and wrong == []

@@ -2,12 +2,15 @@
 
 import ast
 import json
+import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from rigs import platform_rig
+from rigs.platform_rig.aiogram_judge import judge_files, write_records
 from rigs.platform_rig.facts import Asked, Attempt, Call, Effect, History, Visible
 from rigs.platform_rig.faults import Fault, Faults, Rates
 from rigs.platform_rig.judge import LIMITS, judge
@@ -17,8 +20,10 @@ from rigs.platform_rig.pace import DiscordPace, TelegramPace
 from rigs.platform_rig.report import document, exit_code, table
 from rigs.platform_rig.seeds import read_lines, run_seeds, seeds_of, total
 from rigs.platform_rig.storm import Plan
+from rigs.platform_rig.telegram_methods import Refused
+from rigs.platform_rig.telegram_service import SECOND_TOKEN, TelegramService
 from rigs.platform_rig.telegram_types import ParseError, visible_text, wrong_in_request, wrong_in_update
-from rigs.platform_rig.world import Setting
+from rigs.platform_rig.world import Setting, until
 
 SORRY = "Something went wrong here, and I could not answer."
 
@@ -132,6 +137,7 @@ def test_a_half_that_a_notice_ended_before_the_whole_answer_is_no_half_left():
     asked = (replace(ASKED[0], position=0), *ASKED[1:])
     half = shown(1, f"{answer('t1.1', 9, parts=slice(0, 1))}\n{SORRY}")
     assert broken(replace(without(0, half), asked=asked)) == {}
+    assert judge(replace(without(0, half), asked=asked)).counts["half_explained"] == 1
 
 
 def test_an_answer_that_begins_before_the_answer_to_an_earlier_question_is_out_of_order():
@@ -262,8 +268,6 @@ def test_discord_tells_the_limit_of_a_route_in_the_headers():
 
 
 def test_ordered_faults_come_first_and_healing_ends_all():
-    import random
-
     faults = Faults(random.Random(1), send=Rates(cut_before=1.0))
     faults.order("sendMessage", Fault.NONE, Fault.E401)
     assert [faults.next("sendMessage") for _ in range(3)] == [Fault.NONE, Fault.E401, Fault.CUT_BEFORE]
@@ -329,3 +333,77 @@ async def test_seeds_that_a_file_has_are_not_run_again(tmp_path):
     file = tmp_path / "results.jsonl"
     file.write_text("\n".join(json.dumps(a_result(seed, GOOD)) for seed in (0, 1)))
     assert await run_seeds([0, 1], Setting(python="no-such-python"), Plan(kills=20), file) == []
+
+
+async def test_a_webhook_is_called_until_it_takes_an_update_in_the_order_of_its_chat():
+    service = TelegramService(Faults(random.Random(1)), name="webhook", token=SECOND_TOKEN)
+    taken: list[tuple[int, str]] = []
+    refusals = [503, 500]
+
+    async def take(request: web.Request) -> web.Response:
+        assert request.headers["X-Telegram-Bot-Api-Secret-Token"] == "secret"
+        update = await request.json()
+        if refusals:
+            return web.Response(status=refusals.pop())
+        taken.append((update["update_id"], update["message"]["text"]))
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/hook", take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    async with service:
+        service.add_chat(101)
+        service.push.port = runner.addresses[0][1]
+        service.push.set({"url": "https://claw.example/hook", "secret_token": "secret"})
+        for number in range(3):
+            await service.say("101", f"w101.{number}", f"text {number}")
+        assert await until(lambda: len(service.confirmed) == 3, 10)
+    await runner.cleanup()
+    assert [text for _, text in taken] == ["text 0", "text 1", "text 2"] and not service.illformed
+
+
+async def test_a_message_in_a_topic_is_in_its_chat_and_needs_a_topic_that_exists():
+    service = TelegramService(Faults(random.Random(1)))
+    service.add_chat(-1002, topics=(7,))
+    sent = service.messages.call("sendMessage", {"chat_id": -1002, "text": "x", "message_thread_id": 7})
+    assert sent["message_thread_id"] == 7 and service.visible()[0].chat == "-1002/7"
+    with pytest.raises(Refused, match="message thread not found"):
+        service.messages.call("sendMessage", {"chat_id": -1002, "text": "x", "message_thread_id": 9})
+    service.messages.call("sendMessage", {"chat_id": -1002, "text": "x"})
+    assert service.visible()[1].chat == "-1002"
+
+
+async def test_people_edit_and_delete_messages_and_a_bot_hears_of_the_edit():
+    service = TelegramService(Faults(random.Random(1)))
+    service.add_chat(101)
+    id = await service.say("101", "t101.1", "ask-t101.1-plain")
+    await service.change("101", id, ", please")
+    assert [set(update) - {"update_id"} for update in service.updates.values()] == [
+        {"message"},
+        {"edited_message"},
+    ]
+    service.remove("101", id)
+    with pytest.raises(Refused, match="message to be replied not found"):
+        service.messages.call(
+            "sendMessage", {"chat_id": 101, "text": "x", "reply_parameters": {"message_id": id}}
+        )
+
+
+def test_an_edit_without_a_keyboard_takes_the_keyboard_away():
+    service = TelegramService(Faults(random.Random(1)))
+    service.add_chat(101)
+    keyboard = {"inline_keyboard": [[{"text": "a", "callback_data": "a"}]]}
+    service.messages.call("sendMessage", {"chat_id": 101, "text": "x", "reply_markup": keyboard})
+    edited = service.messages.call("editMessageText", {"chat_id": 101, "message_id": 1, "text": "x"})
+    assert "reply_markup" not in edited
+
+
+def test_records_that_aiogram_could_not_read_are_named(tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho no module aiogram >&2; exit 1\n")
+    python.chmod(0o755)
+    write_records(tmp_path / "records", [("sendMessage", {"chat_id": 1})])
+    with pytest.raises(RuntimeError, match="no module aiogram"):
+        judge_files(python, [tmp_path / "records"])
