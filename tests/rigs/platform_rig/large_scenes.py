@@ -4,13 +4,13 @@ import asyncio
 
 from rigs.platform_rig.facts import KINDS
 from rigs.platform_rig.faults import Rates
-from rigs.platform_rig.scenes import Play, Scene, listening
+from rigs.platform_rig.scenes import SCENES, Play, Scene, listening
 from rigs.platform_rig.settling import Patience
 from rigs.platform_rig.world import World, until
 
 _PATIENCE = Patience(1800.0, 90.0)
 _FIRST_CHAT, _FIRST_GROUP = 10_001, -1_000_000_010_001
-_LOSS, _IMPATIENT_SECONDS = 0.05, 4.0
+_LOSS, _IMPATIENT_SECONDS, _FORGOTTEN_SECONDS = 0.05, 4.0, 200.0
 
 
 def _flood(chats: int, messages: int) -> Play:
@@ -79,6 +79,12 @@ def many_users(users: int, *, at_once: bool) -> Play:
     return play
 
 
+async def _keys_are_forgotten(world: World) -> None:
+    """Kill a gateway behind the first words of an answer on Discord; wait until the service has forgotten the nonces."""
+    await SCENES["discord killed behind the first words"].play(world)
+    await asyncio.sleep(_FORGOTTEN_SECONDS)
+
+
 def _impatient_callers(users: int) -> Play:
     """Let programs without a key call tools while their SDK repeats each request; a turn takes two of its three tries."""
 
@@ -114,6 +120,9 @@ LARGE_SCENES: dict[str, Scene] = {
         for at_once in (False, True)
     },
     "10 callers whose SDK repeats a call after 4 s": Scene(("http",), _impatient_callers(10), _PATIENCE),
+    "discord killed behind the first words, and back after minutes": Scene(
+        ("discord",), _keys_are_forgotten, _PATIENCE
+    ),
     "1000 callers at once": Scene(("http",), many_users(1000, at_once=True), Patience(600.0, 60.0)),
 }
 """The scenes by name; the test suite plays them with ``--full``."""

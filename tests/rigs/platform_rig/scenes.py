@@ -90,6 +90,42 @@ def _killed_at_first_words(channel: str, *, responded: bool) -> Play:
     return play
 
 
+def _while_words_grow(channel: str, act: Callable[[World, int], Awaitable[None]]) -> Play:
+    """Let people act on a chat while the beginning of an answer is there; ``act`` gets the place of the question."""
+
+    async def play(world: World) -> None:
+        life = await listening(world)
+        if channel == "discord":
+            await world.say(channel, _CHAT[channel])
+            await until_settled(world, life, _PATIENCE)
+        is_shown = asyncio.Event()
+
+        def shown(text: str, responded: bool) -> None:
+            found = pieces(text)
+            if responded and found and not whole_runs(found):
+                is_shown.set()
+
+        world.model.pause_seconds = _SLOWLY
+        world.watch(shown)
+        await world.say(channel, _CHAT[channel], "long")
+        asked = world.history().asked[-1].position
+        async with asyncio.timeout(_LISTENS_SECONDS):
+            await is_shown.wait()
+        await act(world, asked)
+
+    return play
+
+
+async def _delete_the_beginning(world: World, asked: int) -> None:
+    (newest,) = [one for one in world.history().visible if one.position > asked]
+    await world.change_message(newest.channel, newest.chat, newest.position, "")
+
+
+async def _edit_the_question(world: World, asked: int) -> None:
+    channel = world.history().asked[-1].channel
+    await world.change_message(channel, _CHAT[channel], asked, ", please")
+
+
 def _killed_in_tool(kind: str) -> Play:
     async def play(world: World) -> None:
         life = await listening(world)
@@ -196,6 +232,14 @@ SCENES: dict[str, Scene] = {
     "discord killed behind the first words": Scene(
         ("discord",), _killed_at_first_words("discord", responded=True)
     ),
+    **{
+        f"{what} while it grows on {channel}": Scene((channel,), _while_words_grow(channel, act))
+        for channel in ("telegram", "discord")
+        for what, act in (
+            ("a person deletes an answer", _delete_the_beginning),
+            ("a person edits the question of an answer", _edit_the_question),
+        )
+    },
     "killed in a tool that may run once": Scene(("telegram",), _killed_in_tool("once")),
     "killed in an undeclared tool": Scene(("telegram",), _killed_in_tool("undeclared")),
     "killed twice in an import": Scene(

@@ -36,7 +36,7 @@ _PRIVATE, _BASIC_GROUP, _GROUP, _FORUM = (101, 102, 103), -501, -1001, -1002
 _TOPICS = (7, 8)
 _LETTERS = {"telegram": "t", "http": "h", "discord": "d", "webhook": "w"}
 _USERS = ("u1", "u2", "u3", "u4")
-_MOST_CALLS_OF_A_USER = 3
+_MOST_CALLS_OF_A_USER, _MOST_WAITING = 3, 12
 _RECENT, _EDITED, _EDIT = 6, 0.6, ", please"
 
 
@@ -240,20 +240,26 @@ class World:
         if not mine:
             return
         one = self.dice.choice(mine)
-        service = {"telegram": self.telegram, "webhook": self.webhook, "discord": self.discord}[one.channel]
+        is_edit = one.question not in self.model.seen or self.dice.random() < _EDITED
+        await self.change_message(one.channel, one.chat, one.position, _EDIT if is_edit else "")
+
+    async def change_message(self, channel: str, chat: str, position: int, more: str) -> None:
+        """Let somebody add words to a message; empty = delete it."""
+        service = {"telegram": self.telegram, "webhook": self.webhook, "discord": self.discord}[channel]
         assert service is not None
-        if one.question not in self.model.seen or self.dice.random() < _EDITED:
-            await service.change(one.chat, one.position, _EDIT)
+        if more:
+            await service.change(chat, position, more)
         elif isinstance(service, TelegramService):
-            service.remove(one.chat, one.position)
+            service.remove(chat, position)
         else:
-            await service.remove(one.chat, one.position)
+            await service.remove(chat, position)
 
     def is_busy(self, channel: str, chat: str) -> bool:
-        """Return true if a caller waits for so many answers that he calls no more."""
-        return channel == "http" and (
-            self.callers is None or self.callers.waiting_of(chat) >= _MOST_CALLS_OF_A_USER
-        )
+        """Return true if people wait for so many answers there that they write no more: fewer than a queue holds (20)."""
+        if channel == "http":
+            return self.callers is None or self.callers.waiting_of(chat) >= _MOST_CALLS_OF_A_USER
+        mine = (one for one in self._asked if (one.channel, one.chat) == (channel, chat))
+        return sum(one.question not in self.model.seen for one in mine) >= _MOST_WAITING
 
     async def start(self, *, forked: bool = False) -> GatewayProcess:
         """Start a gateway.
