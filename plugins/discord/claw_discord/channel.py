@@ -5,7 +5,6 @@ import json
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -27,7 +26,7 @@ from claw import (
     t,
 )
 from claw.runtime import make_folder, replace_file
-from claw_channel_sdk import EditStream, SentSearch, account_fact, split_text
+from claw_channel_sdk import EditStream, SentSearch, account_fact, delete_surplus, split_text
 
 from claw_discord import outbound as body
 from claw_discord.client import Connection, ConnectionTimings, label
@@ -380,8 +379,7 @@ class DiscordChannel:
                 raise
             first = await self._post(channel, outbound.address, new, [])
         for id in others:
-            with suppress(DeliveryError):
-                await self.delete(outbound.address, id)
+            await delete_surplus(self.delete(outbound.address, id))
         return first
 
     def _files(self, attachments: tuple[Attachment, ...]) -> list[tuple[str, str]]:

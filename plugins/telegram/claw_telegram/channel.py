@@ -23,7 +23,7 @@ from claw import (
     StreamingReply,
     t,
 )
-from claw_channel_sdk import EditStream, SentSearch, account_fact
+from claw_channel_sdk import EditStream, SentSearch, account_fact, delete_surplus
 
 from claw_telegram.api import QUIET, BotApi, TelegramError
 from claw_telegram.call_budget import is_group
@@ -349,7 +349,7 @@ class TelegramChannel:
             self._migrated[chat] = now
 
     async def _finish_stream(self, outbound: Outbound) -> Receipt:
-        """Put the text into the first message of a stream and delete the others."""
+        """Put the text into the first message of a stream and delete the others; all of it may be repeated."""
         first, *others = outbound.replaces
         try:
             ids = await self._deliver(self._to_message(outbound, edits=first))
@@ -359,8 +359,7 @@ class TelegramChannel:
             ids = await self._deliver(self._to_message(outbound))
             others.append(first)
         for id in others:
-            with contextlib.suppress(DeliveryError):
-                await self.delete(outbound.address, id)
+            await delete_surplus(self.delete(outbound.address, id))
         return Receipt(tuple(ids))
 
     async def _send_file(self, attachment: Attachment, outbound: Outbound) -> str:

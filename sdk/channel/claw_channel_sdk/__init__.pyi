@@ -10,6 +10,7 @@ from claw_channel_sdk.accounts import (
 )
 from claw_channel_sdk.edit_stream import (
     EditStream as EditStream,
+    delete_surplus as delete_surplus,
 )
 from claw_channel_sdk.fates import (
     FateInbox as FateInbox,

@@ -109,9 +109,10 @@ class EditStream:
         for at, piece in enumerate(pieces):
             last = outbound if at == len(pieces) - 1 else None
             await self._write_final(at, piece, outbound, last)
-        for surplus in self._posted[len(pieces) :]:
-            await self._try_delete(surplus.id)
-        del self._posted[len(pieces) :]
+        while len(self._posted) > len(pieces):
+            if self._delete is not None:
+                await delete_surplus(self._await_call(self._delete(self._posted[-1].id)))
+            self._posted.pop()
         return Receipt(self.shown, self._repeated)
 
     async def abandon(self) -> None:
@@ -253,7 +254,20 @@ class EditStream:
         return key[-(_KEY_CHARS - len(end)) :] + end
 
 
+async def delete_surplus(deletion: Awaitable[object]) -> None:
+    """Await the deletion of a message that the whole answer does not need.
+
+    :raises DeliveryError: temporary, of known outcome: the answer has to be written again, as the message would stay
+        beside it.
+    """
+    try:
+        await deletion
+    except DeliveryError as why:
+        if not why.permanent:
+            raise _repeatable(why) from why
+
+
 def _repeatable(why: DeliveryError) -> DeliveryError:
-    """Return the failure of an edit as one that may be repeated: an edit may be made twice."""
+    """Return the failure of an edit or a deletion as one that may be repeated: it may be made twice."""
     after = why.retry_after_seconds
     return DeliveryError("{why}", permanent=why.permanent, retry_after_seconds=after, why=why)

@@ -319,3 +319,24 @@ async def test_a_state_for_which_there_is_no_room_is_skipped_and_the_final_text_
     assert board.text == "a b" and board.edits == []
     await writer.finish(final("a b c d"))
     assert board.text == "a b c d" and len(board.posts) == 1
+
+
+async def test_a_surplus_message_that_cannot_be_deleted_now_is_deleted_by_the_next_finish() -> None:
+    board = Board()
+    failures = [DeliveryError("away", outcome_unknown=True)]
+
+    async def delete(id: str) -> None:
+        if failures:
+            raise failures.pop()
+        await board.delete(id)
+
+    writer = EditStream(PLACE, pieces=cut, post=board.post, edit=board.edit, delete=delete, pause_seconds=0)
+    await writer.show("a" * 25)
+    await settle()
+    assert len(writer.shown) > 1
+    with pytest.raises(DeliveryError) as late:
+        await writer.finish(final("a"))
+    assert not late.value.outcome_unknown and not late.value.permanent
+    await writer.finish(final("a"))
+
+    assert list(board.messages.values()) == ["a"] == [board.messages[id] for id in writer.shown]
