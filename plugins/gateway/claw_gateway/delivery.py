@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 from claw import Address, Channel, DeliveryError, Outbound, Receipt, StreamingReply, t
 from claw.runtime import SYSTEM_CLOCK, Clock, Timeouts, describe_exception, within
@@ -62,7 +63,7 @@ class OutboxDelivery(SettlingOutbox):
         self._settlement = Settlement(journal, timeouts, _retry_seconds, TRIES, pauses)
         self._chats: dict[Address, deque[OutboxItem]] = {}
         self._workers: dict[Address, asyncio.Task[None]] = {}
-        self._searches = {}
+        self._searches, self._settling = {}, WeakValueDictionary()
 
     def busy(self, address: Address) -> bool:
         """Return true if something is on its way to this chat."""
@@ -365,7 +366,7 @@ class OutboxDelivery(SettlingOutbox):
         channel = self._channel_of(row.address)
         if row.key not in self._answer_keys(turn) or channel is None:
             return
-        self._record_delivered_parts(turn)
+        self._record_delivered_parts(turn, channel)
         await recover_streamed(channel, replace(row, key=turn, text="", buttons=()), turn, self._journal)
         if posted := self._posted_as(row, turn):
             message.outbound, message.repeated = replace(row, replaces=posted), False

@@ -64,21 +64,25 @@ class Settlement:
         """Return true if the service can find messages of ours, edit and delete them."""
         return all(hasattr(channel, name) for name in ("find_sent", "edit", "delete"))
 
-    async def settle(self, channel: Any, outbound: Outbound, notice: tuple[str, ...]) -> tuple[str, ...]:
+    async def settle(
+        self, channel: Any, outbound: Outbound, notice: tuple[str, ...], *, may_wait: bool = False
+    ) -> tuple[str, ...]:
         """Make a message with an unknown outcome appear once; return its ids.
 
         Where messages of other threads of the chat are unknown too, none that is found can be told from those: all are
         deleted, and the message takes the place of the notice.
 
         :param notice: ids of the delivered notice about it.
+        :param may_wait: no message of the chat waits for it.
         :raises DeliveryError: it is still unknown if it is there; the notice stays.
         """
         turn = self._journal.turn_of(outbound.key)
         beside, _ = self._journal.lost_beside(turn, outbound.address)
         search = self._journal.search_of(
-            outbound.address, self._journal.reply_time_ms(outbound.key), notice[0]
+            outbound.address, self._journal.reply_time_ms(outbound.key), notice[0], may_wait=may_wait
         )
-        found: tuple[str, ...] = await self._repeat(lambda: channel.find_sent(search))
+        seconds = _SEARCH_SECONDS if may_wait else None
+        found: tuple[str, ...] = await self._repeat(lambda: channel.find_sent(search), seconds)
         itself = () if beside else found[-1:]
         if outbound.attachments:
             ids = itself or (await self._call(channel.send(outbound))).message_ids

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from weakref import WeakValueDictionary
 
 from claw import Address, Channel, DeliveryError, Outbound, Receipt, t
 from claw.runtime import Timeouts, describe_exception
@@ -22,9 +24,10 @@ class SettlingOutbox:
     _timeouts: Timeouts
     _log: Callable[[str], None]
     _searches: dict[str, asyncio.Task[None]]
+    _settling: WeakValueDictionary[Address, asyncio.Lock]
     _is_stopped = False
-    search_pauses: Sequence[float] = (5.0, 20.0)
-    """Seconds after which a failed search for parts is repeated. After an outage few ids are in question only when the
+    search_pauses: Sequence[float] = (5.0, 20.0, 60.0)
+    """Seconds after which a failed search is repeated. After an outage few ids are in question only when the
     messages of all chats have arrived."""
     search_stop_seconds = 2.0
     """Time that a search has when claw stops; the next start begins it again."""
@@ -62,11 +65,45 @@ class SettlingOutbox:
                     ids = await self._settlement.settle(channel, outbound, noticed)
                 except DeliveryError as unable:
                     why = unable
+                    if self._settle_later(message, noticed, why):
+                        return
         if not ids:
             self._mark_unknown(outbound, why, notice=message.receipt is None and not can_settle)
             message.fail(why)
             return
         await self._record_delivered(message, ids)
+
+    def _settle_later(self, message: QueuedReply, noticed: tuple[str, ...], why: DeliveryError) -> bool:
+        """Settle a message in doubt beside later ones of its chat, when a backlog has arrived.
+
+        The notice about it holds its place in the chat. Return False if nothing can be settled later.
+        """
+        key = message.outbound.key
+        if message.receipt is not None or self._is_stopped or not self.search_pauses or key in self._searches:
+            return False
+        task = self._searches[key] = asyncio.ensure_future(self._try_to_settle(message, noticed, why))
+        task.add_done_callback(lambda _: self._searches.pop(key, None))
+        return True
+
+    async def _try_to_settle(
+        self, message: QueuedReply, noticed: tuple[str, ...], why: DeliveryError
+    ) -> None:
+        outbound = message.outbound
+        turns = self._settling.setdefault(replace(outbound.address, thread=None), asyncio.Lock())
+        for pause in self.search_pauses:
+            await asyncio.sleep(pause)
+            channel = self._channel_of(outbound.address)
+            try:
+                async with turns:  # two parts of an answer would find the same messages
+                    ids = await self._settlement.settle(channel, outbound, noticed, may_wait=True)
+                    await self._record_delivered(message, ids)
+                return
+            except DeliveryError as unable:
+                why = unable
+            except Exception as broken:  # noqa: BLE001 - the journal; the next start settles it
+                self._log_failure(outbound.address, broken)
+                return
+        self._mark_unknown(outbound, why, notice=False)
 
     async def _record_delivered(self, message: QueuedReply, ids: tuple[str, ...]) -> None:
         self._journal.mark_delivered(message.outbound.key, ids)
@@ -125,9 +162,14 @@ class SettlingOutbox:
         at = keys.index(row.key)
         return shown[at:] if row.key == keys[-1] else shown[at : at + 1]
 
-    def _record_delivered_parts(self, turn: str) -> None:
-        """Record the parts of an answer that were sent one by one as messages of its stream: they are not searched."""
+    def _record_delivered_parts(self, turn: str, channel: Channel) -> None:
+        """Record the parts of an answer that were sent one by one as messages of its stream: they are not searched.
+
+        While the service drops repeats they are the messages of the stream, which has the same keys.
+        """
         shown, lost = self._journal.streamed(turn)
+        if self._journal.age_seconds(turn) >= channel.limits.repeat_seconds:
+            return
         known = list(shown)
         for key in self._answer_keys(turn)[len(shown) :]:
             if len(ids := self._journal.message_ids_of(key)) != 1:

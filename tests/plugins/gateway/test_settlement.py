@@ -181,11 +181,60 @@ async def test_where_nothing_can_be_found_the_person_reads_that_something_may_be
     service = Finding(LOST_BEFORE)
     service.searches = [DeliveryError("too many messages", permanent=True)]
     delivery = harness.delivery(service)
+    delivery.search_pauses = ()
     delivery.enqueue(harness.answered("hello", "more"))
     await delivery.stop(5)
 
     assert ["if my last message arrived" in text for text in service.shown] == [True, False]
     assert harness.states() == {"t": "unknown", "t:doubt": "paid", "t:1": "paid"}
+
+
+@pytest.mark.parametrize("fate", [LOST_BEFORE, LOST_AFTER])
+async def test_an_answer_that_cannot_be_found_yet_is_settled_behind_later_ones(harness, fate):
+    harness.asked()
+    service = Finding(fate)
+    service.searches = [DeliveryError("too many messages", permanent=True)] * 2
+    delivery = harness.delivery(service)
+    delivery.search_pauses = (0.05, 0.05)
+    delivery.enqueue(harness.answered("hello", "more"))
+    async with asyncio.timeout(5):
+        while service.shown != ["hello", "more"]:
+            await asyncio.sleep(0.01)
+    await delivery.stop(5)
+    assert harness.states() == {"t": "paid", "t:doubt": "paid", "t:1": "paid"}
+
+
+async def test_two_parts_in_doubt_that_cannot_be_found_yet_are_both_there(harness):
+    harness.asked()
+    service = Finding()
+    for row in harness.answered("one", "two"):
+        harness.journal.mark_sending(row.key)
+        service.put(row.text)
+    service.searches = [DeliveryError("too many messages", permanent=True)] * 2
+    delivery = harness.delivery(service)
+    delivery.search_pauses = (0.05, 0.05)
+    delivery.recover()
+    async with asyncio.timeout(5):
+        while service.shown != ["one", "two"]:
+            await asyncio.sleep(0.01)
+    await delivery.stop(5)
+    assert set(harness.states().values()) == {"paid"}
+
+
+async def test_an_answer_that_was_not_settled_when_claw_stopped_is_settled_by_the_next_start(harness):
+    harness.asked()
+    service = Finding(LOST_AFTER)
+    service.searches = [DeliveryError("too many messages", permanent=True)]
+    delivery = harness.delivery(service)
+    delivery.search_stop_seconds = 0.1
+    delivery.enqueue(harness.answered("hello"))
+    await delivery.stop(1)
+    assert harness.states()["t"] == "sending"
+
+    later = harness.delivery(service)
+    later.recover()
+    await later.stop(5)
+    assert service.shown == ["hello"] and harness.states()["t"] == "paid"
 
 
 async def test_a_search_that_fails_for_a_while_is_repeated(harness):
