@@ -45,7 +45,7 @@ from claw.host.health import PartHealth, PluginHealth
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
 from claw.host.manager import Host
 from claw.host.manifest import InstalledPlugin
-from claw.host.registry import Contribution, HookRules, Registry, file_warnings
+from claw.host.registry import BUILTIN, Contribution, HookRules, Registry, file_warnings
 from claw.host.state import (
     PluginState,
     choose_default_model,
@@ -63,7 +63,8 @@ from claw.security.secret_patterns import is_secret_name
 from claw.storage.clock import SYSTEM_CLOCK, Clock
 from claw.storage.database import Database
 from claw.storage.files import SYSTEM_DISK, Disk
-from claw.storage.sessions import JsonlSessionStore, session_store
+from claw.storage.overrides import Overrides
+from claw.storage.sessions import MemorySessionStore, Sessions
 from claw.storage.turn_log import NoTurnLog, is_repeat
 
 
@@ -192,7 +193,7 @@ class App:
         if before and (keep := before.keep_channels):
             self.keep_channels = keep
             self.registry = replace(registry, channels=keep(before, self))
-        self.runtime: Runtime = self._attach_approver(self._make_runtime(before, disk))
+        self.runtime: Runtime = self._attach_approver(self._make_runtime(before))
         self.chat_commands = ChatCommands(self.host, self._worker, self.log)
         self._log_findings()
 
@@ -206,16 +207,18 @@ class App:
         """The clock of all parts of this app."""
         return self._clock
 
-    def _make_runtime(self, before: "App | None", disk: Disk) -> Runtime:
+    def _make_runtime(self, before: "App | None") -> Runtime:
         """Return the runtime of turns; objects with state are taken over from ``before``."""
         runtime = before.runtime if before else None
         plugin_log = self.registry.turn_log
-        files = JsonlSessionStore(self.config.home, self._database, self._clock, disk)
+        store = self.registry.store or Contribution(BUILTIN, MemorySessionStore(self._clock))
         log = runtime.turn_log if runtime else plugin_log.value if plugin_log else NoTurnLog(self._database)
         return Runtime(
             config=self.config,
             registry=self._guarded_registry(),
-            sessions=runtime.sessions if runtime else session_store(files, self.registry.store),
+            sessions=runtime.sessions
+            if runtime
+            else Sessions(store.value, store.plugin, Overrides(self._database), self._clock),
             turn_log=log,
             session_queues=runtime.session_queues if runtime else SessionQueues(),
             default_model=self.setup.default_model,
@@ -243,7 +246,7 @@ class App:
         """Close what only this app uses, after a newer app has replaced it; state and network stay open."""
         kept = {id(contribution.value) for contribution in after.registry.channels.values()} | {
             id(after.runtime.turn_log),
-            id(getattr(after.runtime.sessions, "store", None)),
+            id(after.runtime.sessions.store),
         }
         given = {id(plugin) for plugin in self._plugins.values()}
         for contribution in self.host.closables():
@@ -321,11 +324,13 @@ class App:
 
     async def close(self) -> None:
         """Close the contributions of plugins, then the network, the sessions and the database."""
+        sessions = self.runtime.sessions  # of an earlier app, where this one replaced it
         for contribution in self.host.closables():
-            await self._close_one(contribution)
+            if contribution.value is not sessions.store:
+                await self._close_one(contribution)
         self._worker.close()
         await self._network.aclose()
-        self.runtime.sessions.close()
+        await self._close_one(Contribution(sessions.plugin, sessions.store))
         self._database.close()
 
     async def _close_one(self, contribution: Contribution[Any]) -> None:

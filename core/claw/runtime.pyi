@@ -413,18 +413,14 @@ from claw.storage.records import (
     MessageRecord as MessageRecord,
     ModelChange as ModelChange,
     Omission as Omission,
-    ParsedSession as ParsedSession,
-    SessionHeader as SessionHeader,
+    Record as Record,
     ThinkingLevelChange as ThinkingLevelChange,
     UnknownRecord as UnknownRecord,
+    decode_record as decode_record,
     encode_record as encode_record,
-    lines_of as lines_of,
-    parse_session as parse_session,
-    without_bad_lines as without_bad_lines,
 )
 from claw.storage.sessions import (
-    JsonlSessionStore as JsonlSessionStore,
-    Session as Session,
+    Sessions as Sessions,
 )
 from claw.storage.turn_log import (
     retry_until_written as retry_until_written,

@@ -18,8 +18,9 @@ import pytest
 from claw import Sender, ToolCall
 from claw.agent.models import FirstModel
 from claw.host.manifest import installed_plugins
+from claw.storage.clock import SYSTEM_CLOCK
 from claw.storage.database import Database
-from claw.storage.sessions import JsonlSessionStore
+from claw.storage.sessions import MemorySessionStore
 from claw.storage.turn_log import NoTurnLog
 from claw.testing import FakeChannel, FakeProvider, Harness, contributed, plugin_config
 from pytest_claw import (
@@ -29,6 +30,7 @@ from pytest_claw import (
     ContextEngineSuite,
     MiddlewareSuite,
     ModelSelectorSuite,
+    ObserverSuite,
     ReviewerSuite,
     ServiceSuite,
     SessionStoreSuite,
@@ -147,8 +149,20 @@ class TestApprovals(ApproverSuite):
             approver.decide(question.id, verdict, channel="fake", sender=Sender("boss"), owner=True)
 
 
-class TestJsonlSessions(SessionStoreSuite):
-    is_named = False  # no slot chooses the default of core
+class TestToolLog(ObserverSuite):
+    def make(self, folder: Path) -> Any:
+        config = plugin_config({"logging": {"level": "debug"}}, home=folder)
+        [observer] = contributed(claw_gateway, config)["register_observers"]
+        return observer
+
+
+class TestSessionsInFiles(SessionStoreSuite):
+    def make(self, folder: Path) -> Any:
+        return answer(claw_sessions, "register_session_stores", folder)
+
+
+class TestSessionsInMemory(SessionStoreSuite):
+    durable = False
 
     def make(self, folder: Path) -> Any:
-        return JsonlSessionStore(folder, Database(folder / "state.db"))
+        return MemorySessionStore(SYSTEM_CLOCK)

@@ -84,8 +84,8 @@ async def test_what_is_no_command_is_an_ordinary_message(line: str) -> None:
 
 
 async def test_status_and_the_list_of_sessions_count_the_same_messages(tmp_path: Path) -> None:
-    from claw.storage.records import parse_session
     from claw_sessions.index import conversation_stats
+    from claw_sessions.session_file import parse_session
 
     peek = FakeTool("peek", "It says 42.")
     model = FakeProvider(calls("peek"), calls("peek"), says("42."), says("Bye."))

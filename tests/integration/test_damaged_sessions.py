@@ -21,10 +21,10 @@ from claw.storage.records import (
     ThinkingLevelChange,
     parse_session,
 )
-from claw.storage.sessions import JsonlSessionStore
 from claw_sessions.document import render_lines
 from claw_sessions.index import SessionFile, conversation_stats, parse_stored_session
 from claw_sessions.render import passages
+from claw_sessions.store import JsonlSessionStore
 from msgspec.structs import replace
 from rigs.chaos import Chaos, refused
 from rigs.damage import damaged

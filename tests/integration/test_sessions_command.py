@@ -31,14 +31,15 @@ from claw.contracts.transcript import (
 from claw.storage.clock import Clock
 from claw.storage.database import Database
 from claw.storage.files import lock_holder, results_folder
-from claw.storage.records import CompactionRecord, MessageRecord, Record, encode_record, parse_session
-from claw.storage.sessions import JsonlSessionStore
+from claw.storage.records import CompactionRecord, MessageRecord, Record, encode_record
 from claw_context import results
 from claw_sessions.index import SessionFile, list_sessions
 from claw_sessions.maintenance import apply_retention, bad_lines, plan_retention, repair_session
 from claw_sessions.render import passages
 from claw_sessions.search import search_sessions
+from claw_sessions.session_file import parse_session
 from claw_sessions.settings import Retention
+from claw_sessions.store import JsonlSessionStore
 from hypothesis import given, settings, strategies as st
 from integration.test_manual import Example, examples, home_with
 from typer.testing import CliRunner, Result

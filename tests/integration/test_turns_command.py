@@ -13,9 +13,9 @@ from claw.contracts.errors import ProviderError
 from claw.contracts.messages import Address, Inbound, Outbound, Sender
 from claw.storage.clock import Clock
 from claw.storage.database import Database
-from claw.storage.sessions import JsonlSessionStore
 from claw.testing import FakeChannel, FakeProvider, Harness, says
 from claw_gateway.journal import Journal
+from claw_sessions.store import JsonlSessionStore
 from integration.served import serve
 from typer.testing import CliRunner
 

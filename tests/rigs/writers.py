@@ -24,8 +24,8 @@ from claw.contracts.transcript import Text, User
 from claw.storage.database import Database
 from claw.storage.files import Disk
 from claw.storage.records import Entry, MessageRecord
-from claw.storage.sessions import JsonlSessionStore, Session
 from claw_sessions.index import list_sessions, parse_stored_session, read_bytes
+from claw_sessions.store import JsonlSessionStore, Session
 
 from rigs.linear import Append, History, Read, digest_of
 

@@ -39,7 +39,7 @@ from claw.security.untrusted_text import group_context, trusted_facts
 from claw.security.workspace_fs import WorkspaceFiles, workspace_files
 from claw.storage.files import make_folder, results_folder, safe_file_name
 from claw.storage.overrides import Override
-from claw.storage.sessions import ChosenSessionStore, JsonlSessionStore
+from claw.storage.sessions import Sessions
 
 MEMORY = "MEMORY.md"
 TOOL_CHOICES = ("auto", "none", "required")
@@ -77,7 +77,7 @@ class Runtime:
 
     config: Config
     registry: Registry
-    sessions: JsonlSessionStore | ChosenSessionStore
+    sessions: Sessions
     turn_log: TurnLog
     session_queues: SessionQueues
     default_model: str

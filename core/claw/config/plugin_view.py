@@ -73,6 +73,11 @@ class PluginConfig:
         return self._config.environ
 
     @property
+    def home(self) -> Path:
+        """``CLAW_HOME``."""
+        return self._config.home
+
+    @property
     def database(self) -> "Database":
         """``state.db``. A plugin declares its tables (``tables``) before it uses them."""
         if self._database is None:

@@ -213,7 +213,7 @@ class TurnView(Protocol):
 
     :ivar id: the id of the turn. ``inbound``: its newest message.
     :ivar agent: ``id``, ``dir`` (its folder) and ``settings`` (its section of the config file, with the defaults).
-    :ivar session: the transcript, a :class:`claw.runtime.Session`: its messages and records; ``append_entry`` adds one.
+    :ivar session: the transcript, a :class:`claw.runtime.BaseSession`; ``append_entry`` adds a record.
     :ivar past: the messages with which the turn began, each call followed by its result.
     :ivar start: index, in ``past`` and in what the call is given, of the first message of this turn.
     :ivar models: the models that are asked, the preferred one first; ``window_tokens`` is its context window.
@@ -405,7 +405,12 @@ class TurnLog(Protocol):
 
 
 class SessionStore(Protocol):
-    """The transcripts of conversations; core's own keeps one JSONL file for each. It may have ``close()``."""
+    """The transcripts of conversations. Without a plugin that provides one, core keeps them in memory.
+
+    It may have ``close()``; ``conversations()``, session key and agent id of each conversation that it has;
+    ``holder(key)``, the process that runs a turn in a conversation, None when none does; and ``async delete(key)``, which
+    removes a conversation.
+    """
 
     name: str
 

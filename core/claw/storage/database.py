@@ -70,7 +70,7 @@ class Database:
         disk: Disk = SYSTEM_DISK,
     ) -> None:
         self.path = path
-        self._clock, self._log, self._disk = clock, log, disk
+        self._clock, self._log, self.disk = clock, log, disk
         self._guard = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._log_fd, self._is_reading = -1, False
@@ -153,9 +153,9 @@ class Database:
                 if self._log_fd < 0:
                     self._log_fd = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
                 fd = self._log_fd
-            self._disk.sync(fd)
+            self.disk.sync(fd)
             if is_new:  # its directory entry too: SQLite syncs that only at its first checkpoint
-                self._disk.sync_folder(self.path.parent)
+                self.disk.sync_folder(self.path.parent)
         except OSError as refused:
             self._sync_failed = True
             raise cannot_write(self.path, refused) from refused

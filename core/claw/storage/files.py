@@ -171,23 +171,6 @@ def cannot_write(path: Path, refused: OSError) -> ClawError:
     return ClawError("cannot write: {reason}", where=str(path), fix=fix, reason=refused.strerror or refused)
 
 
-def cannot_open_session(path: Path, refused: OSError) -> ClawError:
-    """Return an error for people that says why a session cannot be opened."""
-    return ClawError(
-        "cannot open this session: {reason}",
-        where=str(path),
-        fix="Correct the permissions of this file and its folder, or move the file elsewhere to "
-        "start a new session",
-        reason=refused.strerror or str(refused),
-    )
-
-
-def file_state(fd: int) -> tuple[int, ...]:
-    """Return values that change when another process writes, renames, replaces or removes the file behind ``fd``."""
-    now = os.fstat(fd)
-    return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
-
-
 SYSTEM_DISK = Disk()
 append, replace_file = SYSTEM_DISK.append, SYSTEM_DISK.replace
 make_folder, set_aside = SYSTEM_DISK.make_folder, SYSTEM_DISK.set_aside
@@ -303,11 +286,6 @@ def safe_file_name(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     readable = _UNSAFE.sub("-", text.lower())[:40].strip("-")
     return f"{readable or 'x'}.{digest}"
-
-
-def session_file(folder: Path, session_id: str) -> Path:
-    """Return the path of a session's transcript: a file directly in ``folder``, whatever the id contains."""
-    return folder / f"{safe_file_name(session_id)}.jsonl"
 
 
 RESULTS = "results"

@@ -161,7 +161,7 @@ class BaseSession:
     def write(self, entry: Record, line: bytes) -> None:
         """Store a record behind the newest one, before this returns.
 
-        :param line: the record as one line of JSON; ``claw.runtime.parse_session`` reads such lines.
+        :param line: the record as one line of JSON; ``claw.runtime.decode_record`` reads it.
         :raises ClawError: it cannot be stored.
         """
         raise NotImplementedError

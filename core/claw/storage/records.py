@@ -1,6 +1,6 @@
-"""Records: the lines of a session file, and the messages that a model is shown of them. Pure.
+"""Records: what a session consists of, each one line of JSON, and the messages that a model is shown of them. Pure.
 
-A header, then records with an id and the id of the record they follow. Only a line feed ends a line.
+Each record has an id, and the id of the record that it follows.
 """
 
 import json
@@ -15,19 +15,6 @@ from claw.contracts.transcript import Assistant, Image, Message, Text, Usage, Us
 UNKNOWN_PARENT = ""  # a parent id that no record can have: the record follows the one before it
 SUMMARY = "Summary:\n"
 BRANCH_SUMMARY = "Summary of a branch that was left:\n"
-
-
-class SessionHeader(msgspec.Struct, frozen=True, tag="session", tag_field="type", rename="camel"):
-    """The first line of a session file.
-
-    :param key: the session key it was opened under, so that a lost index can be rebuilt.
-    """
-
-    id: str
-    version: int = 3
-    timestamp: str = ""
-    cwd: str = ""
-    key: str = ""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
@@ -129,7 +116,7 @@ KnownRecord = (
     | ThinkingLevelChange
 )
 Entry = KnownRecord | UnknownRecord
-Line = TypeVar("Line", bound=SessionHeader | Record)
+Line = TypeVar("Line", bound=msgspec.Struct)
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -229,24 +216,7 @@ def _without_left_out(path: Sequence[Entry]) -> Sequence[Entry]:
     return remaining
 
 
-class ParsedSession(msgspec.Struct, frozen=True):
-    """The content of a session file.
-
-    :param header: None when there is no valid one; then ``reason`` says so and nothing else counts.
-    :param entries: in file order, exact repetitions once, each one's parent the one before it.
-    :param bad_lines: numbers (from 1) of the lines that are no record: torn, foreign, not JSON, not an
-        object.
-    :param reason: ``empty session file`` or ``invalid session header``, else empty.
-    """
-
-    header: SessionHeader | None
-    entries: tuple[Entry, ...] = ()
-    bad_lines: tuple[int, ...] = ()
-    reason: str = ""
-
-
-_BOM = b"\xef\xbb\xbf"
-_line: msgspec.json.Decoder[SessionHeader | KnownRecord] = msgspec.json.Decoder(SessionHeader | KnownRecord)
+_line: msgspec.json.Decoder[KnownRecord] = msgspec.json.Decoder(KnownRecord)
 
 
 def encode_record(record: Line) -> tuple[Line, bytes]:
@@ -258,72 +228,18 @@ def encode_record(record: Line) -> tuple[Line, bytes]:
     return record, line + b"\n"
 
 
-def lines_of(data: bytes) -> list[bytes]:
-    """Return the lines of a file without line ends and without a leading byte-order mark; the last may be
-    empty.
+def decode_record(line: bytes) -> Entry | None:
+    """Return the record of one line; None when the line is no JSON object.
+
+    What is an object but no known record is an :class:`UnknownRecord`.
     """
-    return data.removeprefix(_BOM).split(b"\n")
-
-
-def parse_session(data: bytes, lost: SessionHeader | None = None) -> ParsedSession:
-    """Read a session file. A bad line costs only itself, and every record follows the one before it.
-
-    claw never goes back to an earlier record: a record that seems to was moved, doubled or damaged, or its
-    parent is gone. So every readable record is on the path.
-
-    :param lost: header for a file that has lost its first line; every line is then read as a record.
-    """
-    header, first = lost, lost is None
-    entries: list[Entry] = []
-    bad: list[int] = []
-    seen: dict[str, bytes] = {}
-    for number, line in enumerate(lines_of(data), 1):
-        bare = line.strip()
-        if not bare:
-            continue
-        record = _record(bare)
-        if record is None:
-            bad.append(number)
-        elif first:
-            first = False
-            if isinstance(record, SessionHeader) and record.id:
-                header = record
-        elif isinstance(record, SessionHeader) or (isinstance(record, UnknownRecord) and not record.id):
-            continue
-        elif not record.id:
-            bad.append(number)
-        elif seen.get(record.id) != bare:
-            before = entries[-1].id if entries else None
-            if record.parent_id != before:
-                record = msgspec.structs.replace(record, parent_id=before)
-            seen[record.id] = bare
-            entries.append(record)
-    if header is None:
-        return ParsedSession(
-            None, (), tuple(bad), "empty session file" if first else "invalid session header"
-        )
-    return ParsedSession(header, tuple(entries), tuple(bad))
-
-
-def without_bad_lines(data: bytes, bad_lines: Sequence[int], lost: SessionHeader | None = None) -> bytes:
-    """Return the file without its bad and blank lines, each line with its line end.
-
-    :param lost: a header to put in front.
-    """
-    bad = set(bad_lines)
-    lines = [line.rstrip(b"\r") for number, line in enumerate(lines_of(data), 1) if number not in bad]
-    head = encode_record(lost)[1] if lost else b""
-    return head + b"".join(line + b"\n" for line in lines if line.strip())
-
-
-def _record(line: bytes) -> SessionHeader | Entry | None:
     try:
         return _line.decode(line)
     except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: a tag that is not UTF-8
         return _lenient_record(line)
 
 
-def _lenient_record(line: bytes) -> SessionHeader | Entry | None:
+def _lenient_record(line: bytes) -> Entry | None:
     """Parse a line that the strict decoder refuses: a short form, a lone surrogate, a number beyond 64 bits,
     an unknown kind.
     """
@@ -338,7 +254,7 @@ def _lenient_record(line: bytes) -> SessionHeader | Entry | None:
     if isinstance(message, dict) and isinstance(message.get("content"), str):
         raw = raw | {"message": message | {"content": [{"type": "text", "text": message["content"]}]}}
     try:
-        known: SessionHeader | KnownRecord = msgspec.convert(raw, SessionHeader | KnownRecord)
+        known: KnownRecord = msgspec.convert(raw, KnownRecord)
         return known
     except (msgspec.ValidationError, RecursionError):
         pass

@@ -3,7 +3,7 @@
 from uuid import uuid4
 
 from claw import hookimpl
-from claw.runtime import BaseSession, SessionHeader, parse_session
+from claw.runtime import BaseSession, decode_record
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS acme_turns (turn TEXT PRIMARY KEY, session TEXT, outcome TEXT, why TEXT)",
@@ -56,11 +56,10 @@ class AcmeSession(BaseSession):
         rows = database.read("SELECT id FROM acme_sessions WHERE key = ? ORDER BY rowid DESC LIMIT 1", key)
         id = rows[0][0] if rows else self._began(key)
         lines = database.read("SELECT line FROM acme_records WHERE id = ? ORDER BY rowid", id)
-        parsed = parse_session(b"".join(line for (line,) in lines), SessionHeader(id))
-        super().__init__(key, agent_id, id, parsed.entries)
+        super().__init__(key, agent_id, id, [decode_record(line) for (line,) in lines])
 
     def write(self, entry, line):
-        self._database.write("INSERT INTO acme_records VALUES (?, ?)", self.id, line.rstrip(b"\n") + b"\n")
+        self._database.write("INSERT INTO acme_records VALUES (?, ?)", self.id, line)
 
     async def reset(self):
         self.start_over(self._began(self.key))  # the rows of the old session stay

@@ -31,8 +31,8 @@ from claw import (
 from claw.runtime import (
     CHARS_PER_TOKEN,
     SUMMARY,
+    BaseSession,
     CompactionRecord,
-    Session,
     SessionUsage,
     candidates,
     estimate_tokens,
@@ -143,7 +143,7 @@ class CompactionResult:
         return "".join(texts)
 
 
-def is_summary(message: Message, session: Session) -> bool:
+def is_summary(message: Message, session: BaseSession) -> bool:
     """Return true if this message is the summary of the compacted part of the history."""
     return (
         session.history.summary is not None
@@ -155,7 +155,7 @@ def is_summary(message: Message, session: Session) -> bool:
 def plan_compaction(
     messages: Sequence[Message],
     costs: Sequence[int],
-    session: Session,
+    session: BaseSession,
     keep_tokens: int,
     density: float = 1.0,
     head: int = 0,
@@ -272,7 +272,7 @@ async def compact_session(
     :returns: None when there is nothing to compact, or the session was reset or compacted meanwhile.
     :raises BusyError: another process holds the session.
     """
-    session: Session = turn.session
+    session: BaseSession = turn.session
     messages, id, compactions = session.messages, session.id, session.history.compactions
     costs = [estimate_tokens(message) for message in messages]
     budget = ContextBudget.from_settings(

@@ -36,9 +36,9 @@ from claw.runtime import (
     PROMPT_SHARE,
     SUMMARY,
     TOO_LARGE_REASONS,
+    BaseSession,
     MemoryFlushRecord,
     MessageRecord,
-    Session,
     estimate_tokens,
     limit_turns,
     newest_turns_within,
@@ -98,7 +98,7 @@ class ContextView:
         is_aside: bool = False,
     ) -> None:
         self._model, self._turn, self._shared, self._save = call, turn, shared, save
-        self._session: Session = turn.session
+        self._session: BaseSession = turn.session
         self._is_aside = is_aside
         self._settings = turn.agent.settings
         self._compaction = turn.agent.section("compaction", CompactionSettings)
@@ -329,7 +329,7 @@ class ContextView:
             self._session.history.pruned[id(shown[at])] = (shown[at], result)
 
 
-def has_unsaved(session: Session, messages: Sequence[Message] | None = None) -> bool:
+def has_unsaved(session: BaseSession, messages: Sequence[Message] | None = None) -> bool:
     """Return true if a person wrote something since the last memory flush.
 
     :param messages: look among these only; None = the whole session.
@@ -344,7 +344,7 @@ def has_unsaved(session: Session, messages: Sequence[Message] | None = None) -> 
     return False
 
 
-def record_flush(session: Session, cost: Usage | None) -> None:
+def record_flush(session: BaseSession, cost: Usage | None) -> None:
     """Record that the memory flush covers the conversation up to here."""
     mark = MemoryFlushRecord(
         compactions=session.history.compactions, size_bytes=session.size_bytes, usage=cost

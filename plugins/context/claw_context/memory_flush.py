@@ -29,7 +29,7 @@ from claw import (
     t,
     with_purpose,
 )
-from claw.runtime import Session, quoted_foreign, within, zone_of
+from claw.runtime import BaseSession, quoted_foreign, within, zone_of
 
 from claw_context.compaction import has_summary_model, total_usage
 from claw_context.engine import ContextView, FlushCall, History, has_unsaved, record_flush
@@ -52,7 +52,7 @@ so write only what is new; nothing else can be changed now. Leave out passing de
 
 async def flush_before_reset(turn: TurnView, shared: SharedState) -> None:
     """Save what matters of a conversation that is about to be reset, unless all of it was saved before."""
-    session: Session = turn.session
+    session: BaseSession = turn.session
     compaction = turn.agent.section("compaction", CompactionSettings)
     wanted = compaction.enabled and compaction.memory_flush.enabled and can_flush(turn, shared)
     if not wanted or not has_unsaved(session):

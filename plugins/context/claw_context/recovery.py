@@ -22,7 +22,7 @@ from claw import (
     User,
     t,
 )
-from claw.runtime import Omission, Session
+from claw.runtime import BaseSession, Omission
 
 from claw_context.digest import digest
 
@@ -113,7 +113,7 @@ class Recovery:
     turn: TurnView
 
     def __post_init__(self) -> None:
-        self.session: Session = self.turn.session
+        self.session: BaseSession = self.turn.session
         self.past, self.at, self.tail_start = self.turn.past, self.turn.start, -1
         self._model = self.make_call(self.past, self.at)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import ChatCommand, Diagnostic, PluginConfig, Service, TurnLog
+    from claw import ChatCommand, Diagnostic, Observer, PluginConfig, Service, TurnLog
 
 
 @hookimpl
@@ -25,6 +25,14 @@ def register_services(config: "PluginConfig") -> "Iterable[Service]":
     from claw_gateway.process.services import ChannelService
 
     return [ChannelService()]
+
+
+@hookimpl
+def register_observers(config: "PluginConfig") -> "Iterable[Observer]":
+    """Log tool calls at level debug."""
+    from claw_gateway.tool_log import ToolLog, is_wanted
+
+    return [ToolLog(config.clock)] if is_wanted(config.settings.logging.level) else []
 
 
 @hookimpl

@@ -69,7 +69,6 @@ from claw_gateway.process.report import LOG_CONTEXT, ChannelReport, HealthReport
 from claw_gateway.queue import TurnQueue, cancel_tasks
 from claw_gateway.replies import block_key, quoted_message_id, replies_of_turn, silent_tokens_of, split_reply
 from claw_gateway.streaming import RelayedStream, RelayOptions, recover_streamed
-from claw_gateway.tool_log import with_tool_log
 from claw_gateway.turn_limits import TurnLimits, widths_of
 
 MAX_WAITING = 10_000
@@ -380,7 +379,7 @@ class ChannelServer:
         replies: tuple[Outbound, ...] = ()
         try:
             replies_of = partial(self._replies, stream, channel)
-            ended = await run_turn(turn, runtime, with_tool_log(stream.on_event), replies_of)
+            ended = await run_turn(turn, runtime, stream.on_event, replies_of)
             replies = ended.replies
             if ended.failed:
                 runtime.log(ended.event.text)

@@ -6,14 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from claw import ClawError, t
-from claw.runtime import (
-    Clock,
-    Database,
-    JsonlSessionStore,
-    Overrides,
-    archive_results,
-    delete_results,
-)
+from claw.runtime import Clock, Database
 
 KEPT_DAYS = 7
 """The days for which a session is kept that its call does not end: as long as the gateway answers a repeated request."""
@@ -52,15 +45,6 @@ class ShortSessions:
         """Delete the record of a conversation."""
         self._database.write("DELETE FROM http_sessions WHERE place = ?", place)
 
-    def keys_of(self, places: list[str]) -> list[tuple[str, str, str]]:
-        """Return place, key and agent of the sessions of conversations."""
-        if not places:
-            return []
-        rows = self._database.read("SELECT key, agent FROM sessions WHERE key GLOB ?", f"*{_THREAD}*")
-        wanted = set(places)
-        found = ((key.rpartition(_THREAD)[2], key, agent) for key, agent in rows)
-        return [one for one in found if one[0] in wanted]
-
     def _set(self, place: str, until_ms: int) -> None:
         self._database.write("INSERT OR REPLACE INTO http_sessions VALUES (?, ?)", place, until_ms)
 
@@ -95,29 +79,17 @@ class ShortSessionCleaner:
 
         :raises ClawError: one is in use, or cannot be deleted; the others after it wait for the next look.
         """
-        due = self._sessions.due()
-        store = app.runtime.sessions
-        if isinstance(store, JsonlSessionStore):  # another store keeps what it keeps
-            for place, key, agent in self._sessions.keys_of(due):
+        due, sessions = self._sessions.due(), app.runtime.sessions
+        if due and hasattr(sessions.store, "delete"):  # another store keeps what it keeps
+            for key, _ in sessions.store.conversations():
+                place = key.rpartition(_THREAD)[2]
+                if place not in due:
+                    continue
                 async with app.runtime.session_queues.turn(key):  # no turn runs in it
                     if place in self._sessions.due():  # a call may have continued it meanwhile
-                        await _delete(store, key, agent)
+                        await sessions.store.delete(key)
+                        sessions.overrides.clear(key)
                         self._sessions.forget(place)
         for place in self._sessions.due():
             if place in due:  # it has no session: a chat command, or an error before the turn
                 self._sessions.forget(place)
-
-
-async def _delete(store: JsonlSessionStore, key: str, agent: str) -> None:
-    session = await store.open(key, agent)
-    try:
-        agent_dir = session.path.parent.parent
-        archive_results(agent_dir, key, session.id)
-        delete_results(agent_dir, session.id)
-        session.path.unlink(missing_ok=True)
-        store.database.write("DELETE FROM sessions WHERE key = ?", key)
-        Overrides(store.database).clear(key)
-    finally:
-        session.release()
-        session.unload()
-    session.path.with_name(session.path.name + ".lock").unlink(missing_ok=True)

@@ -1,4 +1,6 @@
-"""Sessions of claw: listed, searched, exported, maintained; the chat commands that begin, reset and describe one."""
+"""Sessions of claw: kept in files, listed, searched, exported, maintained; the chat commands that begin, reset and
+describe one.
+"""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -6,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import ChatCommand, PluginConfig, Service
+    from claw import ChatCommand, Diagnostic, PluginConfig, Service, SessionStore
 
 
 @hookimpl
@@ -15,6 +17,22 @@ def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
     from claw_sessions.chat_commands import COMMANDS
 
     return COMMANDS
+
+
+@hookimpl
+def register_session_stores(config: "PluginConfig") -> "Iterable[SessionStore]":
+    """Keep each conversation in a file below ``agents/ID/sessions``."""
+    from claw_sessions.store import JsonlSessionStore
+
+    return [JsonlSessionStore(config.home, config.database, config.clock, config.database.disk)]
+
+
+@hookimpl
+def register_diagnostics(config: "PluginConfig") -> "Iterable[Diagnostic]":
+    """Find session files with lines that cannot be read."""
+    from claw_sessions.diagnostics import DamagedSessions
+
+    return [DamagedSessions()]
 
 
 @hookimpl

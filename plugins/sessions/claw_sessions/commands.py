@@ -11,7 +11,6 @@ import typer
 from claw import ClawError, UsageError, t
 from claw.runtime import (
     AsJson,
-    ParsedSession,
     Redactor,
     document,
     escape_controls,
@@ -36,6 +35,7 @@ from claw_sessions.index import (
 )
 from claw_sessions.render import Passage, heading, passages
 from claw_sessions.search import MemoryHit, search_sessions as find
+from claw_sessions.session_file import ParsedSession
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="List, read, search, export and reset conversations."

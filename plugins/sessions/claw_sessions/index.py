@@ -11,18 +11,10 @@ from pathlib import Path
 
 import msgspec
 from claw import Assistant, ClawError, UsageError, User, nearest
-from claw.runtime import (
-    JsonlSessionStore,
-    MessageRecord,
-    ParsedSession,
-    SessionHeader,
-    SessionHistory,
-    SessionUsage,
-    estimate_tokens,
-    lock_holder,
-    open_state,
-    parse_session,
-)
+from claw.runtime import MessageRecord, SessionHistory, SessionUsage, estimate_tokens, lock_holder, open_state
+
+from claw_sessions.session_file import ParsedSession, SessionHeader, parse_session
+from claw_sessions.store import JsonlSessionStore
 
 CURRENT, LEFT_OVER = "current", "left over"
 _FILE = re.compile(

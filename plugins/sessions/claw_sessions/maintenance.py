@@ -11,17 +11,13 @@ from claw import UsageError
 from claw.runtime import (
     Clock,
     Database,
-    JsonlSessionStore,
     Overrides,
-    SessionHeader,
     archive_results,
     cannot_write,
     dated_name,
     delete_results,
-    lines_of,
     replace_file,
     set_aside,
-    without_bad_lines,
 )
 
 from claw_sessions.index import (
@@ -32,7 +28,9 @@ from claw_sessions.index import (
     parse_stored_session,
     read_bytes,
 )
+from claw_sessions.session_file import SessionHeader, lines_of, without_bad_lines
 from claw_sessions.settings import Retention
+from claw_sessions.store import JsonlSessionStore
 
 _CLOCK = Clock()
 _ARCHIVED = ("reset", "deleted")

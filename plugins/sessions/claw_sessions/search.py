@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from claw.runtime import SessionHeader, encode_record, iso_time, parse_session
+from claw.runtime import encode_record, iso_time
 
 from claw_sessions.index import SessionFile, open_session_file
 from claw_sessions.render import CALL, Passage, passages
+from claw_sessions.session_file import SessionHeader, parse_session
 
 _CONTEXT_CHARS = 70
 # A JSON escape that another writer may use, or a combining mark after one: decide on the decoded text.

@@ -13,12 +13,13 @@ from typing import Any
 
 from claw.contracts.transcript import Message, Text, ToolCall, ToolResultMessage, User
 from claw.storage.database import Database
-from claw.storage.records import SessionHeader, encode_record
-from claw.storage.sessions import JsonlSessionStore, Session
+from claw.storage.records import encode_record
+from claw_sessions.session_file import SessionHeader
+from claw_sessions.store import JsonlSessionStore, Session
 
 FUNCTIONS = (
-    "claw.storage.sessions:JsonlSessionStore.open",
-    "claw.storage.sessions:Session.append",
+    "claw_sessions.store:JsonlSessionStore.open",
+    "claw_sessions.store:Session.append",
     "claw.contracts.transcript:sendable",
 )
 _KEY = "agent:a:main"

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from claw.storage.database import Database
-from claw.storage.records import SessionHeader, parse_session
-from claw.storage.sessions import JsonlSessionStore
+from claw_sessions.session_file import SessionHeader, parse_session
+from claw_sessions.store import JsonlSessionStore
 
-FUNCTIONS = ("claw.storage.sessions:JsonlSessionStore.open", "claw.storage.records:parse_session")
+FUNCTIONS = ("claw_sessions.store:JsonlSessionStore.open", "claw_sessions.session_file:parse_session")
 
 
 async def check(case: dict[str, Any], tmp_path: Path) -> None:

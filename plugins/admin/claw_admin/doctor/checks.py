@@ -20,7 +20,6 @@ from claw.runtime import (
     home_problem,
     load_setup,
     outline_config,
-    parse_session,
     read_only_address,
 )
 
@@ -49,7 +48,6 @@ def offline_findings(
         return  # the error about the config file names it
     yield from permission_findings(home)
     yield from disk_findings(home)
-    yield from session_findings(home)
     yield from database_findings(home / "state.db")
     if not errors:
         setup = load_setup(environ)
@@ -124,22 +122,6 @@ def _refused_write(home: Path) -> ClawError | None:
     except OSError as refused:
         return cannot_write(home, refused)
     return None
-
-
-def session_findings(home: Path) -> Iterator[Finding]:
-    """Find session files with lines that cannot be read."""
-    for path in sorted(home.glob("agents/*/sessions/*.jsonl")):
-        try:
-            reading = parse_session(path.read_bytes())
-        except OSError as refused:
-            yield Finding(str(path), "session", t("cannot be read: {why}", why=refused.strerror))
-            continue
-        fix = t("the next message repairs it and keeps a copy of the damaged file beside it")
-        if reading.reason:
-            yield Finding(str(path), "session", t("is damaged: {why}", why=reading.reason), fix)
-        elif reading.bad_lines:
-            lines = ", ".join(map(str, reading.bad_lines))
-            yield Finding(str(path), "session", t("is damaged: line {lines}", lines=lines), fix)
 
 
 def database_findings(path: Path) -> Iterator[Finding]:

@@ -2,19 +2,18 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from claw import UsageError, t
+from claw import ConfigError, UsageError, t
 from claw.runtime import (
     AsJson,
     Database,
-    JsonlSessionStore,
+    command_host,
     document,
     home_of,
-    lock_holder,
     open_state,
     printable,
     table,
@@ -56,8 +55,7 @@ def list_(
         found = {"turns": journal.turns(limit, open_only=stuck) if journal else []}
         if stuck:
             if database:
-                sessions = JsonlSessionStore(home_of(os.environ), database)
-                found["turns"] = _without_abandoned(found["turns"], sessions)
+                found["turns"] = _without_abandoned(found["turns"], database)
             found["waiting"] = journal.unanswered() if journal else []
             found["notices"] = journal.replies_without_turn() if journal else []
     rows = [
@@ -143,18 +141,20 @@ def _change(journal: "Journal", change: Callable[[str], int], turn: str, everyth
     return {turn: count}
 
 
-def _without_abandoned(turns: list[dict[str, Any]], sessions: JsonlSessionStore) -> list[dict[str, Any]]:
+def _without_abandoned(turns: list[dict[str, Any]], database: Database) -> list[dict[str, Any]]:
     """Leave out turns of a terminal whose process is gone: nothing waits for them, and no start resumes them."""
+    holder = None
+    if not all(turn["outcome"] or turn["served"] for turn in turns):
+        with suppress(ConfigError):  # with a file that is wrong, each one is shown
+            host = command_host(database=database)
+            host.on_demand("register_session_stores")
+            store = host.chosen("sessions")
+            holder = getattr(store and store.value, "holder", None)
     return [
-        turn for turn in turns if turn["outcome"] or turn["served"] or _is_held(turn["session"], sessions)
+        turn
+        for turn in turns
+        if turn["outcome"] or turn["served"] or holder is None or holder(turn["session"]) is not None
     ]
-
-
-def _is_held(key: str, sessions: JsonlSessionStore) -> bool:
-    """Return true if a process holds the session of a key."""
-    rows = sessions.database.read("SELECT id, agent FROM sessions WHERE key = ?", key)
-    paths = (sessions.path_of(agent, id) for id, agent in rows)
-    return any(lock_holder(path.with_name(f"{path.name}.lock")) is not None for path in paths)
 
 
 def _row(turn: dict[str, Any]) -> list[str]:

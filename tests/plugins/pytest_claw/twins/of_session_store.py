@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from claw.runtime import BaseSession, SessionHeader, parse_session
+from claw.runtime import BaseSession, decode_record
 from pytest_claw import SessionStoreSuite
 
 
@@ -13,8 +13,8 @@ class Lines(BaseSession):
 
     def __init__(self, path: Path, key: str, agent_id: str) -> None:
         self.path = path
-        lines = path.read_bytes() if path.exists() else b""
-        super().__init__(key, agent_id, "1", parse_session(lines, SessionHeader("1")).entries)
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        super().__init__(key, agent_id, "1", [one for line in lines if (one := decode_record(line))])
 
     def write(self, entry: Any, line: bytes) -> None:
         with self.path.open("ab") as file:
