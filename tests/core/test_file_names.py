@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from claw.storage.files import safe_file_name, session_file
+from claw.storage.files import safe_file_name
+from claw_sessions.store import session_file
 from hypothesis import given, strategies as st
 
 TEXTS = st.text(st.characters() | st.sampled_from("./\\~-_ aA0\x00\udc80"), max_size=120)

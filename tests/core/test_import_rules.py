@@ -38,7 +38,13 @@ MAY_TOUCH_THE_WORLD = (
     *("claw_models.commands_auth", "claw_models.commands_models", "claw_models.credentials"),
     *("claw_offline", "claw_prompt", "claw_tool_sdk.packages"),
     *("claw_sessions.commands", "claw_sessions.commands_maintenance", "claw_sessions.document"),
-    *("claw_sessions.index", "claw_sessions.maintenance", "claw_sessions.search"),
+    *(
+        "claw_sessions.diagnostics",
+        "claw_sessions.index",
+        "claw_sessions.maintenance",
+        "claw_sessions.search",
+    ),
+    "claw_sessions.store",
 )
 MAY_WRITE = (
     *(

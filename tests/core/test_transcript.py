@@ -25,10 +25,10 @@ from claw.storage.records import (
     MessageRecord,
     build_context,
     encode_record,
-    parse_session,
 )
 from claw.storage.usage import SessionUsage
 from claw_provider_sdk import usage_of
+from claw_sessions.session_file import parse_session
 from hypothesis import given, strategies as st
 
 

@@ -19,11 +19,11 @@ from claw.storage.records import (
     MessageRecord,
     ModelChange,
     ThinkingLevelChange,
-    parse_session,
 )
 from claw_sessions.document import render_lines
 from claw_sessions.index import SessionFile, conversation_stats, parse_stored_session
 from claw_sessions.render import passages
+from claw_sessions.session_file import parse_session
 from claw_sessions.store import JsonlSessionStore
 from msgspec.structs import replace
 from rigs.chaos import Chaos, refused

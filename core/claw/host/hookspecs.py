@@ -369,8 +369,7 @@ def register_session_stores(config: "PluginConfig") -> "Iterable[extensions.Sess
     :order: slot ``sessions``: one is in force.
     :limits: 30 s for ``open``; the session runs in the turn's own loop.
     :failure: the error ends the turn before a model is called, and names the plugin.
-    :default: core keeps conversations in memory, and says so. claw-sessions keeps each one in a JSONL file, which
-        ``claw sessions`` reads. Since 0.2.
+    :default: core keeps conversations in memory, and says so; claw-sessions keeps each one in a file. Since 0.2.
 
     Example::
 

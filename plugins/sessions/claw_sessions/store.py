@@ -349,7 +349,7 @@ class JsonlSessionStore:
         ``agents/AGENT/sessions``.
         """
         agent = safe_file_name(agent_id)
-        return _file_of(self.home / "agents" / agent / "sessions", session_id)
+        return session_file(self.home / "agents" / agent / "sessions", session_id)
 
     def lock_of(self, key: str, path: Path) -> Lock:
         """Return the lock of a session's file, not yet taken."""
@@ -400,7 +400,7 @@ class JsonlSessionStore:
         for path in sorted(self.home.glob("agents/*/sessions/*.jsonl"), key=lambda one: one.stat().st_mtime):
             with suppress(OSError, ValueError), path.open("rb") as file:
                 header = parse_session(file.readline(1 << 16)).header
-                if header and header.key and _file_of(path.parent, header.id) == path:
+                if header and header.key and session_file(path.parent, header.id) == path:
                     self.assign(header.key, path.parent.parent.name, header.id)
 
 
@@ -421,6 +421,6 @@ def _file_state(fd: int) -> tuple[int, ...]:
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
 
-def _file_of(folder: Path, session_id: str) -> Path:
+def session_file(folder: Path, session_id: str) -> Path:
     """Return the path of a session's transcript: a file directly in ``folder``, whatever the id contains."""
     return folder / f"{safe_file_name(session_id)}.jsonl"

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from claw.contracts.errors import ToolError
 from claw.security.workspace_fs import Root, WorkspaceFiles
-from claw.storage.files import session_file
+from claw_sessions.store import session_file
 
 FUNCTIONS = (
     "claw.security.workspace_fs:WorkspaceFiles.read",
     "claw.security.workspace_fs:WorkspaceFiles.write",
     "claw.security.workspace_fs:WorkspaceFiles.entries",
-    "claw.storage.files:session_file",
+    "claw_sessions.store:session_file",
 )
 LATER = {f"pe-s{number:03}": "a later issue: claw unpacks nothing yet" for number in range(82, 90)}
 
