@@ -33,7 +33,7 @@ from claw.host.isolation import describe_exception
 from claw.i18n import t
 from claw.storage.freshness import is_fresh, reset_policy, zone_of
 from claw.storage.history import BaseSession
-from claw.storage.turn_log import reached, retry_until_written, takes_cause
+from claw.storage.turn_log import reached, retry_until_written
 
 
 @dataclass
@@ -216,8 +216,7 @@ async def _end(
             more = statements_at_end(turn.id, runtime.plugins)
             logged = made if made and is_logged else ()
             why = runtime.redact(ending.text if ending.outcome == "failed" else "; ".join(turn.notices))
-            cause = (why,) if takes_cause(runtime.turn_log) else ()
-            end = partial(runtime.turn_log.ended, turn.id, ending.outcome, logged, more, *cause)
+            end = partial(runtime.turn_log.ended, turn.id, ending.outcome, logged, more, why)
             await retry_until_written(end, runtime.log if is_logged else None)
             reached(runtime.turn_log, "turn-ended")
             await emit(ending)

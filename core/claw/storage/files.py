@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 
 from claw.contracts.errors import BusyError, ClawError
@@ -109,13 +110,7 @@ class Disk:
 
         :raises ClawError: a file is in the way, or we may not write there.
         """
-        missing = []
-        place = path
-        while not place.is_dir():
-            missing.append(place)
-            if place == place.parent:
-                break
-            place = place.parent
+        missing = [*takewhile(lambda place: not place.is_dir(), (path, *path.parents))]
         for folder in reversed(missing):
             try:
                 folder.mkdir(mode=0o700, exist_ok=True)
@@ -242,10 +237,15 @@ class Lock:
         self._fd, self.held = -1, False
 
     def _busy(self) -> BusyError:
-        said = os.pread(self._fd, 20, 0).split()
-        pid = int(said[0]) if said and said[0].isdigit() else None
+        pid = _pid_in(self._fd)
         self.close()
         return BusyError(self._problem, pid=pid, where=self._where, fix=self._fix)
+
+
+def _pid_in(fd: int) -> int | None:
+    """Return the pid that a holder wrote into its lock file; None when there is none."""
+    words = os.pread(fd, 20, 0).split()
+    return int(words[0]) if words and words[0].isdigit() else None
 
 
 def lock_holder(path: Path) -> int | None:
@@ -259,8 +259,7 @@ def lock_holder(path: Path) -> int | None:
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: several readers do not block each other
     except BlockingIOError:
-        words = os.pread(fd, 20, 0).split()
-        return int(words[0]) if words and words[0].isdigit() else 0
+        return _pid_in(fd) or 0
     except OSError:
         return None
     finally:

@@ -262,7 +262,7 @@ class BaseSession:
 def _add_cost(usage: SessionUsage, entry: Record) -> SessionUsage:
     """Return the ledger with the cost of this record."""
     if isinstance(entry, CompactionRecord | MemoryFlushRecord):
-        return usage.plus_outside(entry.usage)
+        return usage.plus(entry.usage, outside=True)
     if isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
         return usage.plus(entry.message.usage)
     return usage

@@ -111,7 +111,11 @@ def quoted_foreign(text: str, of: Collection[str] | None = None) -> str:
 def keep_marks(old: str, new: str, words: str) -> str:
     """Return ``new`` with its marks: a line that was in ``old`` keeps its provenance, whatever the writer
     did to the marks, and every other one gets ``words``."""
-    before = _lines_of(old)
+    before = [
+        (line, of)
+        for line, of in zip(old.split("\n"), line_provenances(old), strict=True)
+        if not is_origin_mark(line)
+    ]
     lines = [line for line in new.split("\n") if not is_origin_mark(line)]
     each = [words] * len(lines)
     for was, now, count in _equal_runs([line for line, _ in before], lines):
@@ -124,14 +128,6 @@ def append_marked(old: str, text: str, words: str) -> str:
     start = "" if not old or old.endswith("\n") else "\n"
     lines = [line for line in text.split("\n") if not is_origin_mark(line)]
     return start + "\n".join(_with_marks(lines, [words] * len(lines), line_provenances(old)[-1]))
-
-
-def _lines_of(text: str) -> list[tuple[str, str]]:
-    return [
-        pair
-        for pair in zip(text.split("\n"), line_provenances(text), strict=True)
-        if not is_origin_mark(pair[0])
-    ]
 
 
 def _equal_runs(old: list[str], new: list[str]) -> list[tuple[int, int, int]]:

@@ -26,32 +26,27 @@ class SessionUsage(msgspec.Struct, frozen=True):
         """Size of the context at the newest call."""
         return self.last_input + self.last_cache_read + self.last_cache_write
 
-    def plus_outside(self, usage: Usage | None) -> "SessionUsage":
-        """Add a call outside the conversation (a summary, a memory flush): it costs, but is no part of the
-        context.
-        """
-        total = self.plus(usage)
-        return msgspec.structs.replace(
-            total,
-            last_input=self.last_input,
-            last_cache_read=self.last_cache_read,
-            last_cache_write=self.last_cache_write,
-        )
+    def plus(self, usage: Usage | None, outside: bool = False) -> "SessionUsage":
+        """Add a call; one without numbers, or with only zeros, changes nothing.
 
-    def plus(self, usage: Usage | None) -> "SessionUsage":
-        """Add a call; one without numbers, or with only zeros, changes nothing."""
+        :param outside: the call is outside the conversation (a summary, a memory flush): it costs, but is no part of
+            the context.
+        """
         if usage is None or not any(msgspec.structs.astuple(usage)):
             return self
-        fresh, out = max(0, usage.input or 0), max(0, usage.output or 0)
-        read, write = max(0, usage.cache_read or 0), max(0, usage.cache_write or 0)
+        numbers = usage.input, usage.output, usage.cache_read, usage.cache_write
+        fresh, out, read, write = (max(0, number or 0) for number in numbers)
         total = fresh + out + read + write if usage.total is None else max(0, usage.total)
+        last = (
+            (self.last_input, self.last_cache_read, self.last_cache_write)
+            if outside
+            else (fresh, read, write)
+        )
         return SessionUsage(
-            input=self.input + fresh,
-            output=self.output + out,
-            cache_read=self.cache_read + read,
-            cache_write=self.cache_write + write,
-            total=self.total + total,
-            last_input=fresh,
-            last_cache_read=read,
-            last_cache_write=write,
+            self.input + fresh,
+            self.output + out,
+            self.cache_read + read,
+            self.cache_write + write,
+            self.total + total,
+            *last,
         )
