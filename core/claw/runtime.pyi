@@ -351,8 +351,8 @@ from claw.security.secret_patterns import (
     is_secret_name as is_secret_name,
 )
 from claw.security.untrusted_text import (
+    METADATA_TITLES as METADATA_TITLES,
     WORDS_CHARS as WORDS_CHARS,
-    strip_metadata as strip_metadata,
     user_text as user_text,
 )
 from claw.security.workspace_fs import (

@@ -27,7 +27,6 @@ class HttpClients:
     def __init__(self, *, transport: "httpx2.AsyncBaseTransport | None" = None) -> None:
         self._transport = transport
         self._clients: dict[tuple[str, TransportFactory | None], httpx2.AsyncClient] = {}
-        self._origins: dict[str, str] = {}  # a cache: every call looks up one of a few addresses
 
     def client(
         self, address: str, *, apart: bool = False, transport: "TransportFactory | None" = None
@@ -42,7 +41,7 @@ class HttpClients:
             Each function has clients of its own: pass the same one for the same address.
         :raises UsageError: it is not the address of an HTTP service, or contains a password.
         """
-        origin = self._origins.get(address) or self._origins.setdefault(address, origin_of(address))
+        origin = origin_of(address)
         if apart:
             return self._make(origin, transport)
         if (origin, transport) not in self._clients:
@@ -57,12 +56,8 @@ class HttpClients:
     def _make(self, origin: str, transport: "TransportFactory | None") -> "httpx2.AsyncClient":
         import httpx2  # only when needed: it takes a while
 
-        first = httpx2.URL(origin)
-        home = first.scheme, first.host, first.port
-
         async def stay(request: "httpx2.Request") -> None:
-            url = request.url
-            if (url.scheme, url.host, url.port) != home and origin_of(str(url)) != origin:
+            if origin_of(str(request.url)) != origin:
                 raise FenceError(
                     "a request to {other} is not allowed: the configured address is {origin}",
                     other=request.url.host,

@@ -31,7 +31,8 @@ THREAD = "Thread starter (untrusted, for context)"
 REPLIED = "Replied message (untrusted, for context)"
 FORWARDED = "Forwarded message context (untrusted metadata)"
 HISTORY = "Chat history since last reply (untrusted, for context)"
-_TITLES = (CONVERSATION, SENDER, THREAD, REPLIED, FORWARDED, HISTORY)
+METADATA_TITLES = (CONVERSATION, SENDER, THREAD, REPLIED, FORWARDED, HISTORY)
+"""Titles of the blocks before the words of a message, in their order."""
 
 OPENS = "<<<EXTERNAL_UNTRUSTED_CONTENT (imitates marks of claw: these lines are quoted with >, tokens are parted)>>>"
 CLOSES = "<<<END_EXTERNAL_UNTRUSTED_CONTENT>>>"
@@ -135,13 +136,6 @@ def wrap_untrusted(text: str) -> str:
     """Return a tool's result for the model: unchanged, unless it imitates a mark; then neutral, between our marks."""
     safe = neutralise(text)
     return text if safe == text else f"{OPENS}\n{safe}\n{CLOSES}"
-
-
-def strip_metadata(text: str) -> str:
-    """Return the person's words without the metadata before them: for showing the history to people."""
-    while found := _HEAD.match(text):
-        text = text[found.end() :]
-    return text
 
 
 def _is_from_operator(inbound: Inbound, capabilities: Container[str]) -> bool:
@@ -309,7 +303,3 @@ _HIDDEN, _HIDDEN_IN_NAMES, _LINE_ENDS, _CONTROLS, _NOT_IN_JSON = (
 )
 _MARK = re.compile(rf"^[^\S\n]*(?:{_any_of('mark')})", re.IGNORECASE | re.MULTILINE)
 _TOKEN = re.compile(_any_of("token"))
-_HEAD = re.compile(  # the metadata before the words: the trusted section, a block, or the last line
-    rf"(?:## Inbound Context \(trusted metadata\)\n(?:(?!```)[^\n]+\n)*|(?:{'|'.join(map(re.escape, _TITLES))}):\n)"
-    rf"```json\n(?:(?!```)[^\n]*\n)*```\n*|\[message_id: {_PLAIN_ID}\]\n"
-)

@@ -27,15 +27,12 @@ _NO_DATABASE = (
 
 
 _MOVE = "Move the file elsewhere: sessions are found again, everything else starts empty"
-_OF_FILE = "Correct the permissions of this file and its folder"
-_LOCKED = "Wait until the program that locks it is done, or stop it"
 # PERM, BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN: sqlite.org, "Result Codes"
 _READONLY = 8
-_FIXES = dict.fromkeys((3, _READONLY, 14), _OF_FILE) | {
-    5: _LOCKED,
-    6: _LOCKED,
-    10: UNKNOWN_CAUSE,
-    13: UNKNOWN_CAUSE,
+_FIXES = {
+    **dict.fromkeys((3, _READONLY, 14), "Correct the permissions of this file and its folder"),
+    **dict.fromkeys((5, 6), "Wait until the program that locks it is done, or stop it"),
+    **dict.fromkeys((10, 13), UNKNOWN_CAUSE),
 }
 
 

@@ -4,9 +4,9 @@ They hold until ``/reset``. They take precedence over the agent's settings; an e
 agent. In ``state.db``.
 """
 
-import json
-from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
+
+import msgspec
 
 from claw.storage.database import Database
 
@@ -14,8 +14,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS overrides
 (session_key TEXT PRIMARY KEY, chosen TEXT NOT NULL) WITHOUT ROWID"""
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(msgspec.Struct, frozen=True, omit_defaults=True):
     """The settings that differ in one conversation.
 
     :param model: ``provider/model`` or an alias, tried first, as with ``--model``; may name a key, ``MODEL@KEY``.
@@ -31,7 +30,6 @@ class Override:
 
 
 NO_OVERRIDE = Override()
-_FIELDS = frozenset(field.name for field in fields(Override))
 
 
 class Overrides:
@@ -44,16 +42,15 @@ class Overrides:
     def of(self, session_key: str) -> Override:
         """Return what was chosen there, with defaults for the rest. Fields of a newer claw are ignored."""
         rows = self._database.read_cached("SELECT chosen FROM overrides WHERE session_key = ?", session_key)
-        chosen: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
-        return Override(**{name: value for name, value in chosen.items() if name in _FIELDS})
+        return msgspec.json.decode(rows[0][0], type=Override) if rows else NO_OVERRIDE
 
     def set(self, session_key: str, **chosen: Any) -> Override:
         """Set fields of :class:`Override`; the others stay."""
-        override = replace(self.of(session_key), **chosen)
+        override = msgspec.structs.replace(self.of(session_key), **chosen)
         if override == NO_OVERRIDE:
             self.clear(session_key)
             return override
-        written = json.dumps(asdict(override), ensure_ascii=False)
+        written = msgspec.json.encode(override).decode()
         self._database.write("INSERT OR REPLACE INTO overrides VALUES (?, ?)", session_key, written)
         self._database.clear_cache()
         return override

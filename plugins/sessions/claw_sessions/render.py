@@ -1,11 +1,13 @@
 """Readable passages from session records: one for each message, call, result, summary or note. Pure."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from claw import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User, t
 from claw.runtime import (
+    METADATA_TITLES,
     BranchSummary,
     CompactionRecord,
     CustomMessage,
@@ -17,7 +19,6 @@ from claw.runtime import (
     ThinkingLevelChange,
     UnknownRecord,
     escape_controls,
-    strip_metadata,
     with_ellipsis,
 )
 
@@ -44,6 +45,20 @@ class Passage:
     images: tuple[Image, ...] = ()
     is_error: bool = False
     thinking: str = ""
+
+
+_METADATA = re.compile(  # before the words: the trusted section, a block, or the last line
+    rf"(?:## Inbound Context \(trusted metadata\)\n(?:(?!```)[^\n]+\n)*"
+    rf"|(?:{'|'.join(map(re.escape, METADATA_TITLES))}):\n)"
+    rf"```json\n(?:(?!```)[^\n]*\n)*```\n*|\[message_id: [A-Za-z0-9_.:@=+/$-]{{1,256}}\]\n"
+)
+
+
+def strip_metadata(text: str) -> str:
+    """Return the person's words without the metadata before them, which files of other hosts keep."""
+    while found := _METADATA.match(text):
+        text = text[found.end() :]
+    return text
 
 
 def passages(entries: Iterable[Entry], clean: Callable[[str], str] = escape_controls) -> Iterator[Passage]:
