@@ -1,16 +1,27 @@
 """Marks of origin: what is said in a note keeps where it came from, whoever rewrites the note."""
 
+from collections.abc import Collection
+
 import pytest
+from claw.contracts.messages import Address, Inbound, Sender
 from claw.storage.provenance import (
     append_marked,
     is_foreign,
     is_origin_mark,
     keep_marks,
     line_provenances,
-    provenance_text,
     quoted_foreign,
+    turn_provenance,
 )
 from hypothesis import given, strategies as st
+
+
+def provenance_text(
+    channel: str, chat_type: str, chat: str, owner: bool, key: str, day: str, read: Collection[str] = ()
+) -> str:
+    inbound = Inbound(Address(channel, chat), "a text", sender=Sender("u1"), chat_type=chat_type)
+    return turn_provenance(inbound, owner, key, day, read)
+
 
 OWNER = provenance_text("terminal", "direct", "local", True, "agent:default:main", "2026-03-01")
 GROUP = provenance_text("feishu", "group", "oc_1", False, "agent:default:feishu:group:oc_1", "2026-03-01")

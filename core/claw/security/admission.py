@@ -217,15 +217,10 @@ def _group(inbound: Inbound, rules: _Rules, owner_key: str | None) -> Admission:
         # Without a list of people, a listed group admits all its members. An empty list admits no one.
         at = _index_of(inbound.address.channel, inbound.sender, people, rules.channels)
         at = _star_index(people) if at is None else at
-        more = () if at is None else (at,)
-        key = (
-            rules.key("groups", name, "allowFrom", *more)
-            if in_group
-            else rules.key("group_allow_from", *more)
-        )
+        listing = ("groups", name, "allowFrom") if in_group else ("group_allow_from",)
+        where = rules.key(*listing, *(() if at is None else (at,)))
         if at is None:
-            return Admission("refused", t("the group's allowFrom does not list the sender"), key)
-        where = key
+            return Admission("refused", t("the group's allowFrom does not list the sender"), where)
     if (group is None or group.require_mention) and not (inbound.mentions_us or inbound.kind == "button"):
         key = where if group is None else rules.key("groups", name, "requireMention")
         return Admission("unaddressed", t("it is not addressed to the bot"), key)

@@ -11,7 +11,7 @@ import os
 import secrets
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -84,27 +84,24 @@ class PathTarget:
         return os.open(self.name, flags, mode, dir_fd=self.folder)
 
 
+@dataclass
 class PathWalk:
     """One walk: the folders that are open so far; the first is the parent of a root.
 
     :param closed: the real paths of folders in which only roots inside them may be touched, whichever root contains the
         folder itself.
+    :param path: as the model wrote it, for errors.
     :param last_link: follow a link at the end of the path too; if false (to remove a name), no folder is created.
     """
 
-    def __init__(
-        self,
-        roots: tuple[WalkedRoot, ...],
-        closed: Mapping[Inode, Path],
-        path: str,
-        access: Access,
-        last_link: bool,
-    ) -> None:
-        self._roots, self._closed = roots, closed
-        self._path, self._access, self._last_link = path, access, last_link
-        self._fds: list[int] = []
-        self._names: list[str] = []
-        self._hops = 0
+    roots: tuple[WalkedRoot, ...]
+    closed: Mapping[Inode, Path]
+    path: str
+    access: Access
+    last_link: bool
+    _fds: list[int] = field(default_factory=list)
+    _names: list[str] = field(default_factory=list)
+    _hops: int = 0
 
     def close(self) -> None:
         while self._fds:
@@ -124,7 +121,7 @@ class PathWalk:
                 pending = self._ascend(pending)
                 continue
             is_last = all(rest in ("", ".") for rest in pending)
-            target = None if is_last and not self._last_link else self._link_target(name)
+            target = None if is_last and not self.last_link else self._link_target(name)
             if target is not None:
                 pending = self._follow(target, pending)
             elif is_last:
@@ -136,10 +133,10 @@ class PathWalk:
         return self._check_end(PathTarget(self._fds[-2], self._names[-1], path))
 
     def _check_end(self, spot: PathTarget) -> PathTarget:
-        status = spot.lstat() if self._closed else None
-        if status is not None and _identity(status) in self._closed:
+        status = spot.lstat() if self.closed else None
+        if status is not None and _identity(status) in self.closed:
             raise self._outside_error()
-        if not self._top.root.grants(self._access):
+        if not self._top.root.grants(self.access):
             raise self._denied_error()
         return spot
 
@@ -160,7 +157,7 @@ class PathWalk:
 
     def _find_root(self, absolute: list[str], within: Path | None) -> tuple[WalkedRoot, list[str]]:
         """Return the root of a path, and the names below it; of several, the first that grants the access."""
-        roots = [top for top in self._roots if within is None or within in top.path.parents]
+        roots = [top for top in self.roots if within is None or within in top.path.parents]
         inside: list[tuple[WalkedRoot, list[str]]] = []
         above: list[str] = []
         for index, name in enumerate(["", *absolute]):
@@ -174,7 +171,7 @@ class PathWalk:
             inside += [(top, absolute[index:]) for top in roots if called in top.aliases]
         if not inside:
             raise self._outside_error()
-        granting = (found for found in inside if found[0].root.grants(self._access))
+        granting = (found for found in inside if found[0].root.grants(self.access))
         return next(granting, inside[0])
 
     def _ascend(self, pending: list[str]) -> list[str]:
@@ -190,7 +187,7 @@ class PathWalk:
             raise OSError(errno.ENAMETOOLONG, "")
         self._fds.append(self._open_child(name))
         self._names.append(name)
-        if self._closed and (closed := self._closed.get(_identity(os.fstat(self._fds[-1])))):
+        if self.closed and (closed := self.closed.get(_identity(os.fstat(self._fds[-1])))):
             return self._start_at_root([*closed.parts[1:], *reversed(pending)], within=closed)
         return pending
 
@@ -199,7 +196,7 @@ class PathWalk:
         try:
             return os.open(name, _TRAVERSE, dir_fd=here)
         except FileNotFoundError:
-            if self._access == "read" or not self._last_link:
+            if self.access == "read" or not self.last_link:
                 raise
             if not self._creates_folders():
                 raise self._denied_error() from None
@@ -229,17 +226,17 @@ class PathWalk:
 
     def _creates_folders(self) -> bool:
         """Return true if missing folders on the path are created."""
-        return self._access != "read" and self._last_link and self._top.root.grants(self._access)
+        return self.access != "read" and self.last_link and self._top.root.grants(self.access)
 
     def _denied_error(self) -> FenceError:
-        if self._access == "write" and self._top.root.grants("append"):
-            return path_error("{path} can only be appended to", self._path)
-        return path_error("{path} is read-only", self._path, "write in the workspace")
+        if self.access == "write" and self._top.root.grants("append"):
+            return path_error("{path} can only be appended to", self.path)
+        return path_error("{path} is read-only", self.path, "write in the workspace")
 
     def _outside_error(self) -> FenceError:
         return path_error(
             "{path} is outside the folders that this agent may use",
-            self._path,
+            self.path,
             "use a path in the workspace; relative paths start there",
         )
 

@@ -18,38 +18,16 @@ _NOT_PLAIN = re.compile(r"[^\w.:@+%/-]+")
 _MOST_COMPARED = 4_000_000  # lines of the one text times lines of the other
 
 
-def provenance_text(
-    channel: str,
-    chat_type: str,
-    chat: str,
-    owner: bool,
-    session_key: str,
-    day: str,
-    after: Collection[str] = (),
+def turn_provenance(
+    inbound: Inbound, owner: bool, session_key: str, day: str, read: Collection[str] = ()
 ) -> str:
-    """Return the text of a mark.
-
-    :param owner: an owner's message led to the note.
-    :param day: ``2026-03-01``.
-    :param after: what the model had read of others before: names of tools, or of parts of the message.
-    """
-    place = " ".join(filter(None, (_plain(channel), _plain(chat_type), _plain(chat))))
-    parts = [
-        f"{place}, {'the owner' if owner else 'not the owner'}",
-        f"session {_plain(session_key)}",
-        _plain(day),
-    ]
-    if after:
-        parts.append("after " + ", ".join(sorted(map(_plain, after))))
-    return "; ".join(parts)
-
-
-def turn_provenance(inbound: Inbound, owner: bool, session_key: str, day: str, read: Collection[str]) -> str:
     """Return the text of a mark for a note that is written in the turn of this message.
 
-    :param read: tools whose results the model has read.
+    :param owner: the message is of an owner.
+    :param day: ``2026-03-01``.
+    :param read: tools whose results, which may hold the words of other people, the model has read.
     """
-    around, place = inbound.around, inbound.address
+    around, address = inbound.around, inbound.address
     parts = {
         "a quoted message": around.quoted,
         "a forwarded message": around.forwarded_from,
@@ -58,7 +36,15 @@ def turn_provenance(inbound: Inbound, owner: bool, session_key: str, day: str, r
         "other messages": around.history,
     }
     after = {*read, *(name for name, there in parts.items() if there)}
-    return provenance_text(place.channel, inbound.chat_type, place.chat, owner, session_key, day, after)
+    place = " ".join(filter(None, map(_plain, (address.channel, inbound.chat_type, address.chat))))
+    words = [
+        f"{place}, {'the owner' if owner else 'not the owner'}",
+        f"session {_plain(session_key)}",
+        _plain(day),
+    ]
+    if after:
+        words.append("after " + ", ".join(sorted(map(_plain, after))))
+    return "; ".join(words)
 
 
 def is_untrusted_result(words: str, text: str) -> bool:
