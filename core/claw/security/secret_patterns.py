@@ -21,7 +21,7 @@ _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _LONG_WORD = re.compile(r"[A-Za-z0-9_+/=~%$|:.-]{16,}")
 _CHANGE = re.compile(r"\d[A-Za-z]|[A-Za-z]\d")
 _WORD_START = re.compile(r"(?<![A-Za-z0-9])(?=([A-Za-z0-9]..))")
-_VALUE_GROUPS = ("quoted", "word", "below", "block")
+_VALUE_GROUPS = ("quoted", "word", "below", "block", "secret")
 
 
 def _pattern(name: str) -> str:
@@ -127,10 +127,10 @@ def _mask_named(text: str) -> str:
 
 
 def _value_group(found: re.Match[str]) -> str | None:
-    """Return the name of the group that holds the value; None when the value is only a reference."""
+    """Return the name of the group that holds the value; None when it is only a reference where one may be."""
     groups = found.groupdict()
     name = next(name for name in _VALUE_GROUPS if groups.get(name))
-    return None if is_secret_reference(groups[name]) else name
+    return None if name != "secret" and is_secret_reference(groups[name]) else name
 
 
 def _mask_match(found: re.Match[str]) -> str:
