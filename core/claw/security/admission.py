@@ -7,7 +7,7 @@ groups, ``owners`` grants ownership. A list that is missing, empty or unknown gr
 import hashlib
 import hmac
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from claw.config.paths import camel_case, format_key, id_of, value_at
@@ -51,12 +51,12 @@ def decide_admission(inbound: Inbound, config: "Config", paired: Container[str] 
         return Admission("admitted", t("the user at the terminal is always allowed"), "", True)
     owner_key = None if config.example_unless_id(place, sender.id) else _owner_key(place, sender, config)
     rules = _Rules.of(config, place, inbound.address.account.strip())
-    verdict = _refused_early(inbound, rules)
-    if verdict is None and inbound.chat_type in _DIRECT:
-        verdict = _direct(inbound, rules, owner_key, paired)
-    elif verdict is None:
-        verdict = _group(inbound, rules, owner_key)
-    return Admission(verdict.kind, verdict.why, verdict.key, owner_key is not None)
+    verdict = _refused_early(inbound, rules) or (
+        _direct(inbound, rules, owner_key, paired)
+        if inbound.chat_type in _DIRECT
+        else _group(inbound, rules, owner_key)
+    )
+    return replace(verdict, owner=owner_key is not None)
 
 
 def configured_owners(settings: "Settings") -> tuple[str, ...]:
@@ -154,11 +154,7 @@ def _refused_early(inbound: Inbound, rules: _Rules) -> Admission | None:
     if not _valid_id(inbound.sender):
         return Admission("refused", t("the sender has no id"))
     if like := rules.config.example_unless_id(rules.path[-1], inbound.sender.id):
-        why = t(
-            "{id} is a name, not an id: an id here looks like {like}",
-            id=inbound.sender.id,
-            like=like,
-        )
+        why = t("{id} is a name, not an id: an id here looks like {like}", id=inbound.sender.id, like=like)
         return Admission("refused", why)
     if inbound.chat_type not in (*_DIRECT, *_GROUPS):
         return Admission("refused", t("{kind} is not a known chat type", kind=inbound.chat_type))
@@ -189,14 +185,12 @@ def _direct(inbound: Inbound, rules: _Rules, owner_key: str | None, paired: Cont
     listed = _index_of(inbound.address.channel, inbound.sender, people, rules.channels)
     if listed is not None:
         return Admission("admitted", t("allowFrom lists the sender"), rules.key("allow_from", listed))
-    if policy != "pairing":
-        return Admission("refused", t("allowFrom does not list the sender"), rules.key("allow_from"))
-    if inbound.sender.id in paired:
+    if policy == "pairing" and inbound.sender.id in paired:
         return Admission("admitted", t("the sender was paired"), rules.key("dm_policy"))
-    if inbound.kind != "message" or inbound.sender.is_bot:
+    if policy != "pairing" or inbound.kind != "message" or inbound.sender.is_bot:
         return Admission("refused", t("allowFrom does not list the sender"), rules.key("allow_from"))
-    why, key = t("the sender is unknown and may request pairing"), rules.key("dm_policy")
-    return Admission("unknown sender", why, key)
+    why = t("the sender is unknown and may request pairing")
+    return Admission("unknown sender", why, rules.key("dm_policy"))
 
 
 def _group(inbound: Inbound, rules: _Rules, owner_key: str | None) -> Admission:
@@ -230,13 +224,10 @@ def _group(inbound: Inbound, rules: _Rules, owner_key: str | None) -> Admission:
 def _owner_key(place: str, sender: Sender, config: "Config") -> str | None:
     """Return the key that makes the sender an owner; None when they are not one."""
     settings = config.settings
-    lists: tuple[tuple[tuple[str, ...], Sequence[str]], ...] = (
-        (("owners",), settings.owners),
-        (("agents", "defaults", "identity", "ownerNumbers"), settings.agents.defaults.identity.owner_numbers),
-    )
-    for path, people in lists:
-        at = _index_of(place, sender, people)
-        if at is not None:
+    numbers = settings.agents.defaults.identity.owner_numbers
+    for key, people in (("owners", settings.owners), ("agents.defaults.identity.ownerNumbers", numbers)):
+        if (at := _index_of(place, sender, people)) is not None:
+            path = key.split(".")
             return format_key(config.layout.as_written((*path, at)))
     return None
 

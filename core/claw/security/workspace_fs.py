@@ -182,12 +182,10 @@ class WorkspaceFiles:
 
     def display_path(self, path: str) -> str:
         """Format ``path`` for people: relative to the workspace when inside. Pure text handling, without any check."""
-        full = os.path.normpath(self.workspace / path)
-        for base in (str(self.workspace), os.path.realpath(self.workspace)):
-            if full == base or full.startswith(base.rstrip("/") + "/"):
-                full = os.path.relpath(full, base)
-                break
-        return printable_path(full)
+        full = Path(os.path.normpath(self.workspace / path))
+        bases = (self.workspace, Path(os.path.realpath(self.workspace)))
+        inside = next((base for base in bases if full.is_relative_to(base)), None)
+        return printable_path(str(full.relative_to(inside) if inside else full))
 
     # rule files and provenance
 
