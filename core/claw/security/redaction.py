@@ -106,11 +106,9 @@ class KnownSecretMask:
 
     def __init__(self, values: Iterable[str]) -> None:
         self._values = sorted(values)
-        self._first_characters = frozenset(value[0] for value in self._values)
         self._characters = "".join(set().union(*self._values))
         by_length = sorted(self._values, key=len, reverse=True)
-        self._longest = len(by_length[0]) if by_length else 0
-        self._shortest = len(by_length[-1]) if by_length else 0
+        self._longest, self._shortest = (len(by_length[0]), len(by_length[-1])) if by_length else (0, 0)
         self._pattern = re.compile("|".join(map(re.escape, by_length)))
 
     def masked(self, text: str) -> str:
@@ -136,14 +134,12 @@ class KnownSecretMask:
 
     def _prefix_start(self, text: str) -> int:
         """Return the start of the longest prefix of a secret at the end of the text; its length if there is none."""
-        end = len(text.rstrip(self._characters)) if self._characters else len(text)
-        least = max(len(text) - self._longest + 1, end)
+        least = max(len(text) - self._longest + 1, len(text.rstrip(self._characters)))
         for at in range(least, len(text)):
-            if text[at] in self._first_characters:
-                tail = text[at:]
-                near = bisect_left(self._values, tail)
-                if any(value.startswith(tail) and value != tail for value in self._values[near : near + 2]):
-                    return at
+            tail = text[at:]
+            near = bisect_left(self._values, tail)
+            if any(value.startswith(tail) and value != tail for value in self._values[near : near + 2]):
+                return at
         return len(text)
 
 
