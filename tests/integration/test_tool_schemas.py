@@ -220,6 +220,21 @@ async def test_more_tools_than_openai_takes_leave_out_the_last_ones_and_name_the
     assert "tool_128, tool_129" in line and "takes 128 tools" in line and "tools.deny" in line
 
 
+@pytest.mark.parametrize("wire", ["openai", "openai responses"])
+async def test_a_description_that_is_too_long_for_openai_is_cut_and_named(wire: str, caplog: Any) -> None:
+    tools = [FakeTool("long", "", SOUND), FakeTool("good", "", SOUND)]
+    tools[0].description = "Think. " * 400
+
+    text, _, body, _ = await answered(wire, *tools)
+
+    assert text == "fine"
+    sent = [tool.get("function", tool) for tool in body["tools"]]
+    assert [tool["name"] for tool in sent] == ["long", "good"]
+    assert sent[0]["description"].startswith("Think. Think.") and len(sent[0]["description"]) <= 1024
+    [line] = [record.getMessage() for record in caplog.records if "1024 characters" in record.getMessage()]
+    assert line.endswith("are cut: long")
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [

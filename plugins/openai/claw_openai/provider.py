@@ -29,6 +29,9 @@ CONTEXT_TOKENS = 32_768
 """Assumed context size of an unknown model."""
 MOST_TOOLS = 128
 """In one request (its error "Invalid 'tools': array too long. Expected an array with maximum length 128")."""
+DESCRIPTION_CHARS = 1024
+"""Of a tool (its error "Invalid 'tools[0].function.description': string too long. Expected a string with maximum length
+1024")."""
 
 
 class OpenAI:
@@ -60,7 +63,12 @@ class OpenAI:
         self._rows = IncrementalCache(partial(chat.ChatMessages, name, self._quirks))
         self._items = IncrementalCache(partial(responses.ResponseItems, name))
         self._timeouts = StreamTimeouts.of(config)
-        self._limits = ToolLimits(name, MOST_TOOLS if name in ("openai", "azure") else None)
+        is_vendor = name in ("openai", "azure")
+        self._limits = ToolLimits(
+            name,
+            MOST_TOOLS if is_vendor else None,
+            description_chars=DESCRIPTION_CHARS if is_vendor else None,
+        )
 
     def __repr__(self) -> str:
         return f"OpenAI({self.name!r}, {self._base_url!r})"

@@ -3,8 +3,10 @@
 import logging
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from claw import Tool, ToolSpec, t
+from claw.runtime import with_ellipsis
 
 _log = logging.getLogger(__name__)
 _ARGUMENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -27,11 +29,20 @@ class ToolLimits:
     :param service: its name in the log.
     :param most: the number of tools in a request; the first ones are kept, in the order of the policy. None = no limit.
     :param checks_arguments: the service takes plain argument names only.
+    :param description_chars: the length of a description; a longer one is cut at its end. None = no limit.
     """
 
-    def __init__(self, service: str, most: int | None = None, checks_arguments: bool = False) -> None:
+    def __init__(
+        self,
+        service: str,
+        most: int | None = None,
+        checks_arguments: bool = False,
+        description_chars: int | None = None,
+    ) -> None:
         self.most, self._service, self._checks_arguments = most, service, checks_arguments
+        self._description_chars = description_chars
         self._named: set[str] = set()
+        self._cut: set[str] = set()
 
     def problem(self, tool: ToolSpec | Tool) -> str:
         """Return why the service refuses the parameters of a tool, which is logged once; empty when it takes them."""
@@ -50,7 +61,19 @@ class ToolLimits:
         names = {spec.name for spec in kept}
         left = {spec.name: problems.get(spec.name) or self._too_many(len(sound)) for spec in tools}
         self._log({name: why for name, why in left.items() if name not in names})
-        return tuple(kept)
+        return self._described(kept)
+
+    def _described(self, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+        """Return the tools with descriptions of the length that the service takes; a cut one is logged once."""
+        most = self._description_chars
+        long = [spec.name for spec in tools if most and len(spec.description) > most]
+        if not most or not long:
+            return tuple(tools)
+        if new := [name for name in long if name not in self._cut]:
+            self._cut.update(new)
+            _log.warning(t("{service} takes {most} characters of a description; those of these tools are cut: {names}",
+                           service=self._service, most=most, names=", ".join(new)))  # fmt: skip
+        return tuple(replace(spec, description=with_ellipsis(spec.description, most)) for spec in tools)
 
     def _too_many(self, count: int) -> str:
         return t("it takes {most} tools, and there are {count}; tools.deny makes the list shorter",

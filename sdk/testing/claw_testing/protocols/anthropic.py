@@ -14,6 +14,8 @@ from claw_testing.protocols import (
 )
 from claw_testing.protocols.tool_schemas import check_draft, check_keys
 
+IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+
 
 def error(kind: str, message: str) -> dict[str, Any]:
     """Build the body of an error."""
@@ -50,7 +52,31 @@ def check(headers: Mapping[str, str], body: Any) -> None:
         require(not forced, "Thinking may not be enabled when tool_choice forces tool use.")
         budget = thinking.get("budget_tokens", 0)
         require(budget < body["max_tokens"], "`max_tokens` must be above the thinking budget")
+        require(
+            body.get("temperature", 1) == 1,
+            "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.",
+        )
+    _check_blocks(body)
     _check_pairs(body["messages"])
+
+
+def _check_blocks(body: Mapping[str, Any]) -> None:
+    """Check the kinds of pictures, the blocks that may be cached, and the end of an answer that is continued."""
+    system = body.get("system", ())
+    lists = [system, *(message["content"] for message in body["messages"])]
+    for block in (block for blocks in lists if isinstance(blocks, list) for block in blocks):
+        empty = block.get("text") == "" and "cache_control" in block
+        require(not empty, "cache_control cannot be set for empty text blocks")
+        kind = block.get("source", {}).get("media_type") if block["type"] == "image" else "image/png"
+        message = "image.source.base64.media_type: Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"
+        require(kind is None or kind in IMAGES, message)
+    last = body["messages"][-1]
+    content = last["content"]
+    text = content if isinstance(content, str) else content[-1].get("text", "") if content else ""
+    require(
+        last["role"] != "assistant" or text == text.rstrip(),
+        "messages: final assistant content cannot end with trailing whitespace",
+    )
 
 
 def _check_pairs(messages: list[dict[str, Any]]) -> None:
@@ -72,7 +98,8 @@ def _check_pairs(messages: list[dict[str, Any]]) -> None:
         behind = [block for block in blocks[len(results) :] if block["type"] == "tool_result"]
         require(not behind, f"{where}: tool_result blocks must come first")
         asked = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        require(seen.isdisjoint(asked), f"{where}: `tool_use` ids must be unique")
+        is_unique = seen.isdisjoint(asked) and len(set(asked)) == len(asked)
+        require(is_unique, f"{where}: `tool_use` ids must be unique")
         seen.update(asked)
     require(not asked, "messages: `tool_use` ids were found without `tool_result` blocks")
 

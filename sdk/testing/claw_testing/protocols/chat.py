@@ -16,6 +16,7 @@ from claw_testing.protocols import (
 from claw_testing.protocols.tool_schemas import check_function
 
 MOST_TOOLS = 128
+DESCRIPTION_CHARS = 1024
 _NOT_AT_TOP = {"oneOf", "anyOf", "allOf", "enum", "not"}
 
 
@@ -54,7 +55,13 @@ def check_functions(functions: list[Any]) -> None:
         f"Invalid 'tools': array too long. Expected an array with maximum length {MOST_TOOLS}, but got an array with "
         f"length {count} instead.",
     )
-    for one in functions:
+    for at, one in enumerate(functions):
+        length = len(one.get("description", ""))
+        require(
+            length <= DESCRIPTION_CHARS,
+            f"Invalid 'tools[{at}].function.description': string too long. Expected a string with maximum length "
+            f"{DESCRIPTION_CHARS}, but got a string with length {length} instead.",
+        )
         schema = one.get("parameters") or {"type": "object"}
         fits = schema.get("type") == "object" and not _NOT_AT_TOP & schema.keys()
         require(
