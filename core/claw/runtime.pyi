@@ -214,6 +214,7 @@ from claw.host.discovery import (
 )
 from claw.host.health import (
     CRASHED as CRASHED,
+    FAILED as FAILED,
     HUNG as HUNG,
     MAX_CRASHES as MAX_CRASHES,
     LoadFailure as LoadFailure,

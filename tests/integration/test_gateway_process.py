@@ -296,6 +296,32 @@ def test_after_three_crashes_in_ten_minutes_it_starts_without_the_plugins_of_oth
         assert (status["safe"], [one["channel"] for one in status["channels"]]) == (False, ["post"])
 
 
+def test_kills_set_no_plugin_aside(home):  # noqa: F811
+    home.with_channel()
+    for _ in range(MOST_CRASHES + 1):
+        with Running(home) as running:
+            running.end(signal.SIGKILL)
+
+    with Running(home):
+        assert home.said("did not exit cleanly")
+        status = json.loads(home.claw("gateway", "status", "--json").out)
+        assert (status["safe"], [one["state"] for one in status["channels"]]) == (False, ["up"])
+
+
+def test_every_command_names_the_plugins_that_a_gateway_in_safe_mode_runs_without(home):  # noqa: F811
+    home.with_channel()
+    with Running(home, "--safe") as running:
+        home.claw("tools", "list")  # another process loads them
+        said = {words: home.claw(*words) for words in (("plugins", "list"), ("status",), ("doctor",))}
+        for words, one in said.items():
+            [line] = [line for line in (one.out + one.err).splitlines() if "in safe mode, without it" in line]
+            assert "post" in line and f"process {running.process.pid}" in line, words
+            assert "claw gateway restart" in line, words
+        assert said["doctor",].code == 1
+        running.end()
+    assert "safe mode" not in home.claw("plugins", "list").out
+
+
 def test_a_plugin_that_ends_the_process_while_it_runs_does_so_three_times_at_most(home):  # noqa: F811
     home.with_channel(body="os._exit(7)")
 

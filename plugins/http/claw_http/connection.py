@@ -6,8 +6,13 @@ the first connection (:mod:`claw_http.listener`): uvicorn imports click and mult
 
 import asyncio
 import logging
+import select
+import socket
+import struct
+import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from uvicorn.config import Config
@@ -23,8 +28,13 @@ IDLE_CONNECTIONS = 256
 YOUNG_CONNECTIONS = 1024
 """Connections without a request beyond which no more are accepted until some have a request or are closed."""
 SETTLE_SECONDS = 3.0
+TRIM_SECONDS = 1.0
 CROWDED_SECONDS = 1.0
 """The same while no more connections are accepted."""
+SILENT_SECONDS = 5.0 if sys.platform.startswith("linux") else 0.0
+"""The least time for connections that have sent no byte: a program that begins a thousand calls at once is slow to send.
+
+Where the system does not count the time in the backlog, each of them would hold its place for so long."""
 TAKEN_SECONDS = 30.0
 """A caller that reads nothing of a pending response for this time is disconnected; asyncio would wait for
 ever.
@@ -37,45 +47,70 @@ _log.setLevel(logging.ERROR)
 """Callers can trigger uvicorn's warnings at will, which would flood the log."""
 
 
+@dataclass(slots=True)
+class IdleConnection:
+    """A connection without a request.
+
+    :ivar since: when it began to wait, by the clock of the loop.
+    :ivar is_silent: it has sent no byte yet.
+    """
+
+    timer: asyncio.TimerHandle
+    since: float
+    is_silent: bool
+
+    def may_be_closed(self, now: float, settle_seconds: float) -> bool:
+        """Return true if it had time to send a head."""
+        return now - self.since >= (max(settle_seconds, SILENT_SECONDS) if self.is_silent else settle_seconds)
+
+
 class IdleConnections:
     """The connections without a request, in order of the time they began to wait."""
 
     def __init__(self) -> None:
-        self._since: dict[asyncio.BaseTransport, asyncio.TimerHandle] = {}
+        self._waiting: dict[asyncio.BaseTransport, IdleConnection] = {}
         self._trim: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        return len(self._since)
+        return len(self._waiting)
 
-    def began(self, transport: asyncio.BaseTransport) -> None:
+    def began(self, transport: asyncio.BaseTransport, *, is_new: bool = False) -> None:
         """Add a connection; keep its start time if it waited before."""
-        if transport in self._since or transport.is_closing():
+        if transport in self._waiting or transport.is_closing():
             return
         loop = asyncio.get_running_loop()
-        self._since[transport] = loop.call_later(HEAD_SECONDS, self._close, transport)
+        timer = loop.call_later(HEAD_SECONDS, self._close, transport)
+        since = loop.time() - (silent_seconds(transport) if is_new else 0.0)
+        self._waiting[transport] = IdleConnection(timer, since, is_new)
         self._trim_oldest()
+
+    def spoke(self, transport: asyncio.BaseTransport) -> None:
+        """Note that a connection has sent a part of a head."""
+        if idle := self._waiting.get(transport):
+            idle.is_silent = False
 
     def ended(self, transport: asyncio.BaseTransport) -> None:
         """Remove a connection that has a request or is closed."""
-        if timer := self._since.pop(transport, None):
-            timer.cancel()
+        if idle := self._waiting.pop(transport, None):
+            idle.timer.cancel()
 
     def close_oldest(self, settle_seconds: float) -> bool:
-        """Close the oldest connection; return false if it had no time yet to send a head."""
-        oldest = next(iter(self._since), None)
-        if oldest is None:
-            return False
-        waited = HEAD_SECONDS + asyncio.get_running_loop().time() - self._since[oldest].when()
-        if waited >= settle_seconds:
+        """Close the oldest connection that had time to send a head; return false if there is none."""
+        now = asyncio.get_running_loop().time()
+        found = (one for one, idle in self._waiting.items() if idle.may_be_closed(now, settle_seconds))
+        oldest = next(found, None)
+        if oldest is not None:
             self._close(oldest)
-        return waited >= settle_seconds
+        return oldest is not None
 
     def _trim_oldest(self) -> None:
         """Close old connections beyond the limit, now and as soon as the next one is old."""
-        while len(self._since) > IDLE_CONNECTIONS and self.close_oldest(SETTLE_SECONDS):
+        if len(self._waiting) <= IDLE_CONNECTIONS or self._trim is not None:
+            return
+        while len(self._waiting) > IDLE_CONNECTIONS and self.close_oldest(SETTLE_SECONDS):
             pass
-        if len(self._since) > IDLE_CONNECTIONS and self._trim is None:
-            self._trim = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._trim_again)
+        if len(self._waiting) > IDLE_CONNECTIONS:
+            self._trim = asyncio.get_running_loop().call_later(TRIM_SECONDS, self._trim_again)
 
     def _trim_again(self) -> None:
         self._trim = None
@@ -84,6 +119,24 @@ class IdleConnections:
     def _close(self, transport: asyncio.BaseTransport) -> None:
         self.ended(transport)
         transport.close()
+
+
+def silent_seconds(transport: asyncio.BaseTransport) -> float:
+    """Return for how long a new connection has been open without a byte, also in the backlog; 0 if bytes wait to be read,
+    or the system does not count it (tcp(7), TCP_INFO; linux/tcp.h: tcpi_last_data_recv).
+    """
+    connection = transport.get_extra_info("socket")
+    if not sys.platform.startswith("linux") or connection is None:
+        return 0.0
+    look = select.poll()
+    try:
+        look.register(connection, select.POLLIN)
+        if look.poll(0):
+            return 0.0
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 56)
+        return float(struct.unpack_from("=I", info, 52)[0]) / 1000
+    except (OSError, ValueError, struct.error):  # it is no TCP socket, or was closed
+        return 0.0
 
 
 class BufferedTransport:
@@ -128,11 +181,12 @@ class Protocol(H11Protocol):
         with suppress(AttributeError):  # of asyncio's own transport
             transport.max_size = READ_BYTES  # type: ignore[attr-defined]
         super().connection_made(BufferedTransport(transport))  # type: ignore[arg-type]
-        self._idle.began(self.transport)
+        self._idle.began(self.transport, is_new=True)
 
     def data_received(self, data: bytes) -> None:
         """Extend uvicorn's method."""
         super().data_received(data)
+        self._idle.spoke(self.transport)
         self._update_idle()
 
     def on_response_complete(self) -> None:
@@ -182,7 +236,9 @@ class Connections:
             server_header=False,
             date_header=False,
             h11_max_incomplete_event_size=HEAD_BYTES,
-            timeout_keep_alive=5,
+            timeout_keep_alive=int(
+                HEAD_SECONDS
+            ),  # longer than callers do (httpx: 5 s), so that none is cut off as it calls
         )
         self._config.load()
         self._state, self._idle = ServerState(), IdleConnections()

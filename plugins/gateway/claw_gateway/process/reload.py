@@ -1,6 +1,7 @@
 """Reload of the config file under a running gateway: the whole new file takes effect, or the old
 configuration stays."""
 
+import json
 import os
 import shlex
 from collections.abc import Mapping
@@ -11,9 +12,14 @@ from claw import ClawError, ConfigError, t
 from claw.runtime import (
     BLOCKED,
     CONFIG_FILE_NAMES,
+    FAILED,
+    LOADED,
     SYSTEM_DISK,
     ConfigErrors,
+    LoadFailure,
+    PluginHealth,
     Setup,
+    files_digest,
     load_setup,
     require_plugins,
 )
@@ -86,6 +92,19 @@ def safe_mode(setup: Setup) -> Setup:
             for one in setup.plugin_states
         ),
     )
+
+
+def record_safe_mode(setup: Setup) -> None:
+    """Record each plugin that this process runs without, where every command reads the failures of plugins."""
+    health, pid = PluginHealth(setup.config.home / "plugins"), os.getpid()
+    cause, fix = (
+        "the gateway (process {pid}) runs in safe mode, without it",
+        "claw gateway restart tries it again",
+    )
+    for one in setup.plugin_states:
+        if one.state == LOADED and not one.found.is_first_party:
+            digest, inserts = files_digest(one.found), json.dumps({"pid": pid})
+            health.record(LoadFailure(one.id, FAILED, "run", cause, fix, digest, pid, inserts=inserts))
 
 
 class ConfigWatch:

@@ -29,7 +29,14 @@ from claw_gateway.process.last_end import EndNote, open_end_note
 from claw_gateway.process.logs import FILE, LogHandler, RotatingLogFile, install_handler, level_number
 from claw_gateway.process.notify import ServiceManager
 from claw_gateway.process.presence import take_gateway_lock
-from claw_gateway.process.reload import ConfigWatch, old_config_note, reread_config, safe_mode, save_last_good
+from claw_gateway.process.reload import (
+    ConfigWatch,
+    old_config_note,
+    record_safe_mode,
+    reread_config,
+    safe_mode,
+    save_last_good,
+)
 from claw_gateway.process.services import ServiceRunner
 from claw_gateway.process.signals import SignalHandlers, exit_after
 from claw_gateway.process.status import local_time_of
@@ -113,7 +120,7 @@ class Gateway:
         """Run the gateway from reading the home to the last log line; return the exit code."""
         self._signals.install()
         raise_file_limit()
-        before = self._board.begin()
+        before = self._board.begin(was_killed=self._end_note.previous == "")
         self._log_previous_run(before)
         state, error, code = status.BROKEN, "", 1
         try:
@@ -158,6 +165,7 @@ class Gateway:
             if died
             else t("safe mode, as requested: only claw's own plugins are used")
         )
+        record_safe_mode(setup)
         return safe_mode(setup)
 
     def _configure_log(self, setup: Setup) -> None:

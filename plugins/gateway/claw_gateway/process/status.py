@@ -1,7 +1,8 @@
 """The status of the gateway, for other processes: one row per run in ``state.db``, updated while the process
 lives.
 
-A row in a living state whose process is gone is a crash: the next start logs and counts it.
+A row in a living state whose process is gone is a crash, unless the note of its end says that it was killed: the next
+start logs and counts it.
 """
 
 import json
@@ -23,6 +24,8 @@ from claw_gateway.process.report import ChannelReport, HealthReport
 FILE = "state.db"
 STARTING, READY, STOPPING = "starting", "ready", "stopping"
 STOPPED, FAILED, BROKEN = "stopped", "failed", "broken"
+KILLED = "killed"
+"""Of a run before: it ended from outside (a kill, lack of memory, a power cut), which says nothing about its plugins."""
 _ENDS = (STOPPED, FAILED, BROKEN)
 STALE_SECONDS = 15.0
 """A row is written every five seconds at least; one that is older belongs to a process that hangs."""
@@ -54,13 +57,13 @@ class GatewayRun:
 
     @property
     def crashed(self) -> bool:
-        """True if a run whose process is gone was not asked to stop, and did not end by itself."""
+        """True if a run whose process is gone ended by itself, as far as is known, and was not asked to stop."""
         return self.state in (STARTING, READY, BROKEN)
 
     @property
     def ended_badly(self) -> bool:
         """True if a run whose process is gone did not come to its own end."""
-        return self.crashed or self.state == STOPPING
+        return self.crashed or self.state in (STOPPING, KILLED)
 
 
 class StatusRow:
@@ -77,8 +80,15 @@ class StatusRow:
         self._database.tables("gateway", _TABLE)
         self._run, self._ended, self._write_lock = 0, False, threading.Lock()
 
-    def begin(self) -> tuple[GatewayRun, ...]:
-        """Insert the row of this process; return the runs before it, newest first."""
+    def begin(self, *, was_killed: bool = False) -> tuple[GatewayRun, ...]:
+        """Insert the row of this process; return the runs before it, newest first.
+
+        :param was_killed: the newest run before ended from outside.
+        """
+        if was_killed:
+            newest = "run = (SELECT max(run) FROM gateway_runs)"
+            sql = f"UPDATE gateway_runs SET state = ? WHERE {newest} AND state IN (?, ?)"
+            self._database.write(sql, KILLED, STARTING, READY)
         before = tuple(
             map(_run, self._database.read(f"SELECT {_COLUMNS} FROM gateway_runs ORDER BY run DESC"))
         )
