@@ -16,11 +16,11 @@ from pydantic import BaseModel
 from claw import i18n
 from claw.agent.chat_commands import ChatCommands
 from claw.agent.loop import Emit
-from claw.agent.models import candidates
+from claw.agent.models import models_of_agent
 from claw.agent.providers import GuardedProvider, apply_middleware
 from claw.agent.routing import LOCAL_SENDER, admit
 from claw.agent.session_queue import SessionQueues
-from claw.agent.tool_gate import Caller, prepare
+from claw.agent.tool_gate import ToolGate
 from claw.agent.turn import take_turn
 from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, resolve_turn
 from claw.config import Config, validate_source
@@ -39,7 +39,7 @@ from claw.contracts.text import to_json
 from claw.contracts.tool import ToolResult
 from claw.contracts.transcript import ToolCall
 from claw.host import discovery
-from claw.host.calls import FIX
+from claw.host.calls import FIX, PluginSet
 from claw.host.discovery import installed_plugins
 from claw.host.health import PartHealth, PluginHealth
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
@@ -90,11 +90,7 @@ class Setup:
 
     def models(self, agent: str = "") -> tuple[ModelRef, ...]:
         """Return the models of an agent, in the order in which they are asked."""
-        choice = self.config.agent(agent).settings.model
-        primary = (choice and choice.primary) or self.default_model
-        return candidates(
-            "", primary, choice.fallbacks if choice else (), self.config.settings.models.aliases
-        )
+        return models_of_agent(self.config.agent(agent), self.config, self.default_model)
 
 
 def load_setup(
@@ -215,7 +211,7 @@ class App:
         log = runtime.turn_log if runtime else plugin_log.value if plugin_log else NoTurnLog(self._database)
         return Runtime(
             config=self.config,
-            registry=self._guarded_registry(),
+            plugins=PluginSet(self._guarded_registry(), self._worker, self.log),
             sessions=runtime.sessions
             if runtime
             else Sessions(store.value, store.plugin, Overrides(self._database), self._clock),
@@ -223,9 +219,7 @@ class App:
             session_queues=runtime.session_queues if runtime else SessionQueues(),
             default_model=self.setup.default_model,
             deliver=self.deliver,
-            log=self.log,
             redact=self.redact,
-            worker=self._worker,
         )
 
     def _log_findings(self) -> None:
@@ -310,10 +304,8 @@ class App:
         self, name: str, arguments: dict[str, Any], inbound: Inbound, options: TurnOptions
     ) -> ToolResult:
         """Run one tool through the rulings and the tool gate of a turn."""
-        caller = Caller(
-            "call", inbound, await self.resolve_turn(inbound, options), self.runtime, ignore_event
-        )
-        ready = await prepare(ToolCall("call", name, arguments), caller=caller)
+        gate = ToolGate("call", await self.resolve_turn(inbound, options), ignore_event)
+        ready = await gate.prepare(ToolCall("call", name, arguments))
         return ready if isinstance(ready, ToolResult) else await ready.run()
 
     async def __aenter__(self) -> "App":
@@ -367,7 +359,8 @@ class App:
             one.value.attach(runtime)
         except Exception as why:  # noqa: BLE001 - a plugin's code
             self.host.quarantine(one.plugin, "register", describe_exception(why))
-            return replace(runtime, registry=replace(runtime.registry, approver=None))
+            registry = replace(runtime.registry, approver=None)
+            return replace(runtime, plugins=replace(runtime.plugins, registry=registry))
         return runtime
 
     def _guarded_registry(self) -> Registry:

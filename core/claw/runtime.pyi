@@ -4,7 +4,6 @@
 from claw.agent.chat_commands import (
     Conversation as Conversation,
     FunctionCommand as FunctionCommand,
-    parse_choice as parse_choice,
     run_chat_command as run_chat_command,
 )
 from claw.agent.context import (
@@ -39,16 +38,16 @@ from claw.agent.session_queue import (
     SteeringQueue as SteeringQueue,
 )
 from claw.agent.turn import (
+    TOOL_CHOICES as TOOL_CHOICES,
     Turn as Turn,
+    check_tool_choice as check_tool_choice,
     new_turn_id as new_turn_id,
     run_turn as run_turn,
 )
 from claw.agent.turn_context import (
-    TOOL_CHOICES as TOOL_CHOICES,
     Runtime as Runtime,
     TurnContext as TurnContext,
     TurnOptions as TurnOptions,
-    check_tool_choice as check_tool_choice,
     fence_of as fence_of,
     resolve_turn as resolve_turn,
 )

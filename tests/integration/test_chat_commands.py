@@ -17,7 +17,7 @@ from claw import Decision, PendingApproval, hookimpl, i18n as words
 from claw.agent.chat_commands import Conversation, run_chat_command
 from claw.agent.routing import admit
 from claw.agent.turn_context import TurnOptions
-from claw.cli.chat_conversation import TerminalConversation
+from claw.cli.chat import TerminalConversation
 from claw.cli.main import app as command_line
 from claw.config.agents import Thinking
 from claw.contracts.errors import ClawError, UsageError

@@ -11,7 +11,7 @@ from claw import ClawError, hookimpl
 from claw.agent.chat_commands import run_chat_command
 from claw.agent.turn_context import TurnOptions
 from claw.app import App, load_setup, terminal_message
-from claw.cli.chat_conversation import TerminalConversation
+from claw.cli.chat import TerminalConversation
 from claw.config.summary import plugins_that_bring
 from claw.host.isolation import Timeouts
 from claw.runtime import Conversation, FunctionCommand

@@ -6,7 +6,7 @@ from claw.agent.chat_commands import run_chat_command
 from claw.agent.models import split_key
 from claw.agent.turn_context import TurnOptions
 from claw.app import terminal_message
-from claw.cli.chat_conversation import TerminalConversation
+from claw.cli.chat import TerminalConversation
 from claw.contracts.errors import ProviderError
 from claw.contracts.provider import Credential
 from claw.testing import FakeProvider, Harness, says

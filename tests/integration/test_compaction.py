@@ -443,7 +443,7 @@ async def command(harness, line):
     from claw.agent import chat_commands
     from claw.agent.turn_context import TurnOptions
     from claw.app import terminal_message
-    from claw.cli.chat_conversation import TerminalConversation
+    from claw.cli.chat import TerminalConversation
 
     return await chat_commands.run_chat_command(
         line, TerminalConversation(harness.app, terminal_message(line), TurnOptions())

@@ -10,7 +10,7 @@ from claw import hookimpl
 from claw.agent.chat_commands import run_chat_command
 from claw.agent.turn_context import TurnOptions
 from claw.app import terminal_message
-from claw.cli.chat_conversation import TerminalConversation
+from claw.cli.chat import TerminalConversation
 from claw.contracts.errors import ClawError, PluginError, ProviderError
 from claw.contracts.events import Notice
 from claw.contracts.transcript import ToolResultMessage, User, pair
@@ -87,7 +87,7 @@ def harness(model: FakeProvider, engine: Engine, more_tools: Sequence[Any] = (),
 async def compacted(claw: Harness, focus: str = "") -> str:
     inbound = terminal_message(f"/compact {focus}")
     context = await claw.app.resolve_turn(inbound)
-    return await compact_conversation(claw.app.runtime, inbound, context, focus)
+    return await compact_conversation(context, focus)
 
 
 async def test_the_engine_of_the_slot_decides_what_the_model_is_shown():

@@ -8,7 +8,7 @@ import random
 import pytest
 from claw.agent.context import RunningTurn
 from claw.agent.routing import admit
-from claw.agent.tool_gate import Caller
+from claw.agent.tool_gate import ToolGate
 from claw.agent.turn_context import TurnOptions, resolve_turn
 from claw.app import terminal_message
 from claw.contracts.errors import ProviderError
@@ -74,8 +74,7 @@ async def nobody(event):
 
 def viewed(ask, stage, session, runtime):
     past = session.messages
-    caller = Caller("t", terminal_message("hi"), stage, runtime, nobody)
-    turn = RunningTurn(caller, session, past, len(past))
+    turn = RunningTurn(ToolGate("t", stage, nobody), session, past, len(past))
     return ContextView(ask, turn, SharedState(), History(past, len(past)))
 
 
@@ -153,9 +152,8 @@ async def one_hostile(seed, context, harness):
     sizes = [sum(map(estimate_tokens, session.messages))]
     for _ in range(12):
         model.calls = 0
-        caller = Caller("t", terminal_message("hi"), context, runtime, nobody)
         session = await runtime.sessions.open("agent:default:main", "default")
-        turn = RunningTurn(caller, session, session.messages, 0)
+        turn = RunningTurn(ToolGate("t", context, nobody), session, session.messages, 0)
         try:
             done = await compact_session(turn, {})
         finally:

@@ -4,7 +4,7 @@ import pytest
 from claw.agent.chat_commands import run_chat_command
 from claw.agent.turn_context import TurnOptions
 from claw.app import terminal_message
-from claw.cli.chat_conversation import TerminalConversation
+from claw.cli.chat import TerminalConversation
 from claw.contracts.errors import ProviderError
 from claw.testing import FakeProvider, Harness, says
 from claw_provider_sdk import provider_error

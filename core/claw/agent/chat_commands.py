@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from claw.agent.models import models_of_agent
 from claw.agent.routing import Route
 from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, parse_model_choice, resolve_turn
 from claw.config.summary import package_of, plugins_that_bring
 from claw.contracts.channel import ChatCommand, ConversationChange
 from claw.contracts.diagnostics import IDLE, LOADED
-from claw.contracts.errors import ClawError, PluginError, UsageError, nearest
+from claw.contracts.errors import ClawError, PluginError, nearest
 from claw.contracts.messages import Inbound
 from claw.contracts.provider import KnownModels
 from claw.host.calls import FIX
@@ -28,9 +29,6 @@ from claw.host.registry import BUILTIN, Contribution
 from claw.host.worker import PluginWorker, in_loop
 from claw.i18n import t
 from claw.storage.overrides import Override
-
-DEFAULT = "default"
-"""Clears an override: the agent's setting applies again."""
 
 _LINE = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:@[\w.-]+)?(?:\s+(.*))?", re.S)
 _SIMILARITY = 0.7
@@ -69,12 +67,10 @@ class ChatCommands:
                     first = taken.setdefault(one.value.name, one)
                     if first is not one:
                         names = {"name": f"/{one.value.name}", "second": one.plugin, "first": first.plugin}
-                        self._log(
-                            t(
-                                "{name} of plugin {second} is skipped: plugin {first} already provides that name",
-                                **names,
-                            )
+                        skipped = (
+                            "{name} of plugin {second} is skipped: plugin {first} already provides that name"
                         )
+                        self._log(t(skipped, **names))
                 self._by_name = {one.value.name: one for one in found if taken[one.value.name] is one}
         return self._by_name
 
@@ -126,10 +122,9 @@ class ChatCommands:
             return ""
         for state in self._host.plugin_states:
             if state.id == id and state.state not in (LOADED, IDLE):
-                values = {"name": f"/{name}", "id": id, "state": t(state.state), "fix": state.fix}
-                if state.fix:
-                    return t("{name} comes with plugin {id}, which is {state}. {fix}", **values)
-                return t("{name} comes with plugin {id}, which is {state}", **values)
+                with_fix = "{name} comes with plugin {id}, which is {state}. {fix}"
+                template = with_fix if state.fix else "{name} comes with plugin {id}, which is {state}"
+                return t(template, name=f"/{name}", id=id, state=t(state.state), fix=state.fix)
         return t(
             "{name} comes with {package}, which is not installed: claw plugins install {package}",
             name=f"/{name}",
@@ -238,8 +233,8 @@ class Conversation:
         """Return the models that the settings name and the providers that are loaded."""
         runtime, settings = self.runtime, self.runtime.config.settings
         context = await self.turn()
-        choice = runtime.config.agent(self.agent_id).settings.model
-        named = [(choice and choice.primary) or runtime.default_model, *(choice.fallbacks if choice else ())]
+        agent = runtime.config.agent(self.agent_id)
+        named = map(str, models_of_agent(agent, runtime.config, runtime.default_model))
         listed = [
             f"{name}/{model}" for name, section in settings.providers.items() for model in section.models
         ]
@@ -304,21 +299,6 @@ def _refusal(command: ChatCommand, arguments: str, conversation: Conversation) -
     if changes_now and not (conversation.is_direct or conversation.is_owner):
         return t("only an owner may use {name}: it changes this conversation for everyone", name=name)
     return ""
-
-
-def parse_choice(word: str, known: Sequence[str]) -> str:
-    """Return the known word that a person typed as the argument of a command; empty for ``default``.
-
-    :raises UsageError: the word is unknown; the error names a near one.
-    """
-    wanted = word.strip().lower()
-    if wanted == DEFAULT:
-        return ""
-    if wanted in known:
-        return wanted
-    near, words = nearest(wanted, known, _SIMILARITY), ", ".join((*known, DEFAULT))
-    fix = "did you mean {near}?" if near else ""
-    raise UsageError("{word} is not one of: {known}", fix=fix, word=word, known=words, near=near)
 
 
 async def _help(arguments: str, conversation: Conversation) -> str:

@@ -1,9 +1,8 @@
 """The context of model calls: a turn as context engines see it, the engine in force, and core's own engine."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from math import inf
 from typing import Any
 
@@ -11,20 +10,12 @@ import msgspec
 
 from claw.agent.loop import LoopCallbacks, run_loop
 from claw.agent.models import select_models
-from claw.agent.tool_gate import Caller, prepare
-from claw.agent.turn_context import (
-    MEMORY,
-    Runtime,
-    TurnContext,
-    context_window_of,
-    model_call,
-    model_options,
-)
+from claw.agent.tool_gate import ToolGate
+from claw.agent.turn_context import MEMORY, TurnContext
 from claw.agent.user_message import TurnMetadata
 from claw.contracts.errors import ClawError, PluginError, ProviderError
-from claw.contracts.events import Event, Notice, ignore_event
+from claw.contracts.events import Notice, ignore_event
 from claw.contracts.extensions import SideTurn, TurnView
-from claw.contracts.messages import Inbound
 from claw.contracts.provider import ModelCall, ModelEvent, ModelRef, Provider, Request
 from claw.contracts.text import result_limit, truncate_blocks
 from claw.contracts.transcript import (
@@ -59,7 +50,7 @@ class EngineClock(ReusableTimeout):
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
-        self.seconds, self._waits = seconds, 0
+        self.seconds, self.paused = seconds, _Pause(self)
 
     def __enter__(self) -> None:
         self.within(self.seconds)
@@ -71,25 +62,11 @@ class EngineClock(ReusableTimeout):
         except TimeoutError:
             raise PluginTimeout(f"it did not answer within {self.seconds:g} s") from None
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Enclose a wait of the engine for core."""
-        self._stop()
-        try:
-            yield
-        finally:
-            self._go_on()
-
-    def _stop(self) -> None:
-        self._waits += 1
-        self._when = inf
-
-    def _go_on(self) -> None:
-        self._waits -= 1
-        if not self._waits:
-            self._when = self._loop.time() + self.seconds
-            if self._timer is None or self._timer.when() > self._when:
-                self._schedule()
+    def restart(self) -> None:
+        """Give the engine its whole time again."""
+        self.within(self.seconds)
+        if self._timer is None or self._timer.when() > self._when:
+            self._schedule()
 
     def paused_call(self, call: ModelCall) -> ModelCall:
         """Return a model call during which the clock is stopped."""
@@ -97,11 +74,8 @@ class EngineClock(ReusableTimeout):
         async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
             async with aclosing(call(messages, tool_choice)) as events:  # type: ignore[type-var]
                 while True:
-                    self._stop()
-                    try:
+                    with self.paused:
                         event = await anext(events, None)
-                    finally:
-                        self._go_on()
                     if event is None:
                         return
                     yield event
@@ -109,40 +83,57 @@ class EngineClock(ReusableTimeout):
         return ask
 
 
+class _Pause:
+    """The waits of an engine for core, which may overlap: ``with clock.paused:``."""
+
+    def __init__(self, clock: EngineClock) -> None:
+        self._clock, self._waits = clock, 0
+
+    def __enter__(self) -> None:
+        self._waits += 1
+        self._clock.at(inf)
+
+    def __exit__(self, *raised: object) -> None:
+        self._waits -= 1
+        if not self._waits:
+            self._clock.restart()
+
+
 class RunningTurn:
     """A turn, or a command about a conversation, for a context engine: see :class:`claw.TurnView`.
 
-    :param caller: on whose behalf its tools run.
+    :param gate: the gate of the calls of its tools.
     :param session: held by the caller of this turn, or by :func:`open_turn`.
     :param notices: receives the lines for the person.
     """
 
     def __init__(
         self,
-        caller: Caller,
+        gate: ToolGate,
         session: BaseSession,
         past: Sequence[Message],
         start: int,
         metadata: TurnMetadata | None = None,
         notices: list[str] | None = None,
     ) -> None:
-        context = caller.context
-        self.caller, self.session, self.past, self.start = caller, session, past, start
-        self.metadata = metadata or TurnMetadata({})
+        self.gate, self.session, self.past, self.start = gate, session, past, start
+        self.metadata = metadata or TurnMetadata(gate.context)
         self.notices = [] if notices is None else notices
-        self.id, self.inbound = caller.turn, caller.inbound
+        self.context = context = gate.context
+        self.runtime, self.emit, self.log = context.runtime, gate.emit, context.runtime.log
+        self.id, self.inbound = gate.turn, context.inbound
         self.session_key, self.agent = context.route.session_key, context.agent
         self.models: Sequence[ModelRef] = context.models
-        self.window_tokens = context.window_tokens
+        self.window_tokens, self.window_of = context.window_tokens, context.runtime.window_of
         self.system, self.tools = context.system, context.tools
         self.memory_folder = context.notes
         self._is_held = True
-        self.clock = EngineClock(caller.runtime.worker.timeouts.engine_seconds)
+        self.clock = EngineClock(self.runtime.worker.timeouts.engine_seconds)
 
     @property
     def providers(self) -> Mapping[str, Provider]:
         """The providers by name."""
-        return {name: one.value for name, one in self.caller.runtime.registry.providers.items()}
+        return {name: one.value for name, one in self.runtime.registry.providers.items()}
 
     def with_metadata(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages as they are sent."""
@@ -155,43 +146,28 @@ class RunningTurn:
         providers: Mapping[str, Provider] | None = None,
     ) -> ModelCall:
         """Return a call beside the conversation."""
-        context, runtime = self.caller.context, self.caller.runtime
-        options = model_options(context, runtime, detached=True)
+        options = self.context.model_options(detached=True)
         if request is None:
-            return self.clock.paused_call(model_call(context, runtime, options))
-        call = select_models(runtime.registry, models or self.models, request, options, providers)
+            return self.clock.paused_call(self.context.model_call(options))
+        call = select_models(self.runtime.registry, models or self.models, request, options, providers)
         return self.clock.paused_call(call)
-
-    def window_of(self, model: ModelRef) -> int:
-        """Return the context window of a model in tokens."""
-        return context_window_of(model, self.caller.runtime)
 
     def memory_files(self) -> WorkspaceFiles:
         """Return files of which the workspace can be read, and the memory of this chat appended to."""
-        context = self.caller.context
+        context = self.context
         roots = [Root(context.workspace), Root(context.notes, append_only=True, marks_provenance=True)]
         if context.is_private:  # words of others do not belong in that file
             own = context.agent.dir / "agent" / MEMORY
             roots.append(Root(own, append_only=True, marks_provenance=True))
-        return workspace_files(roots, context.workspace, self.caller.runtime.config.home)
+        return workspace_files(roots, context.workspace, self.runtime.config.home)
 
     async def run_aside(self, turn: SideTurn) -> None:
         """Run a turn beside the conversation. A call that needs a person is refused without a question."""
-        caller, files = self.caller, turn.files
-        context = replace(caller.context, tools=turn.tools)
-        if files is not None:
-            context = replace(context, open_fence=lambda: files)
-        aside = replace(
-            caller, turn=f"{caller.turn}f", context=context, may_ask=False, emit=ignore_event,
-            once=lambda call: True, untrusted_tools=caller.untrusted_tools | caller.untrusted_in(turn.messages),
-        )  # fmt: skip
-        steps = LoopCallbacks(
-            ask=turn.call,
-            prepare=partial(prepare, caller=aside),
-            emit=turn.emit or ignore_event,
-            max_steps=turn.max_steps,
-        )
-        with self.clock.paused():
+        context = replace(self.context, tools=turn.tools, given_files=turn.files)
+        read = self.gate.untrusted_tools | self.gate.untrusted_in(turn.messages)
+        aside = ToolGate(f"{self.id}f", context, ignore_event, may_ask=False, untrusted_tools=read)
+        steps = LoopCallbacks(turn.call, aside.prepare, turn.emit or ignore_event, max_steps=turn.max_steps)
+        with self.clock.paused:
             await run_loop(turn.messages, turn.prompt, steps)
 
     @asynccontextmanager
@@ -199,8 +175,8 @@ class RunningTurn:
         """Leave the session to other processes inside the block."""
         self.release()
         yield
-        with self.clock.paused():
-            self.session = await self.caller.runtime.sessions.open(self.session_key, self.agent.id)
+        with self.clock.paused:
+            self.session = await self.runtime.sessions.open(self.session_key, self.agent.id)
         self._is_held = True
 
     def release(self) -> None:
@@ -209,30 +185,22 @@ class RunningTurn:
             self._is_held = False
             self.session.release()
 
-    async def emit(self, event: Event) -> None:
-        """Report an event."""
-        await self.caller.emit(event)
-
     async def notice(self, text: str) -> None:
         """Report a line to the person."""
         self.notices.append(text)
-        await self.caller.emit(Notice(text))
-
-    def log(self, line: str) -> None:
-        """Log a line for the operator."""
-        self.caller.runtime.log(line)
+        await self.emit(Notice(text))
 
 
 @asynccontextmanager
-async def open_turn(runtime: Runtime, inbound: Inbound, context: TurnContext) -> AsyncIterator[RunningTurn]:
+async def open_turn(context: TurnContext) -> AsyncIterator[RunningTurn]:
     """Open the session of a conversation for a command about it, such as ``/compact``.
 
-    :param inbound: the message that holds the command. ``context``: that a turn would have now.
+    :param context: that a turn would have now.
     :raises BusyError: another process holds the session.
     """
-    session = await runtime.sessions.open(context.route.session_key, context.route.agent_id)
+    session = await context.runtime.sessions.open(context.route.session_key, context.route.agent_id)
     past = session.messages
-    turn = RunningTurn(Caller("", inbound, context, runtime, ignore_event), session, past, len(past))
+    turn = RunningTurn(ToolGate("", context, ignore_event), session, past, len(past))
     try:
         yield turn
     finally:
@@ -244,7 +212,7 @@ async def ask_engine(turn: RunningTurn, method: str, *values: str) -> Any:
 
     :raises ClawError: it failed; the error names its plugin.
     """
-    engine = turn.caller.runtime.registry.engine
+    engine = turn.runtime.registry.engine
     if engine is None:
         return None
     try:
@@ -275,7 +243,7 @@ async def engine_call(call: ModelCall, turn: RunningTurn) -> ModelCall:
     def send(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
         return call(turn.with_metadata(messages), tool_choice)
 
-    engine, worker = turn.caller.runtime.registry.engine, turn.caller.runtime.worker
+    engine, worker = turn.runtime.registry.engine, turn.runtime.worker
     plugin, sent = engine.plugin if engine else "core", turn.clock.paused_call(send)
     own = shown = NewestTurns().wrap(sent, turn)
     try:

@@ -6,23 +6,14 @@ A run continues until an answer calls no tool and there is nothing to add. Learn
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
+from claw.contracts import events
 from claw.contracts.errors import ProviderError
-from claw.contracts.events import (
-    Event,
-    MessageRecorded,
-    RunEnded,
-    StepEnded,
-    StepStarted,
-    TextStreamed,
-    ThinkingStreamed,
-    ToolBegan,
-    ToolEnded,
-)
 from claw.contracts.provider import AnswerBroken, Finished, ModelCall, TextDelta
 from claw.contracts.text import repair_text, to_json
 from claw.contracts.tool import ToolResult
@@ -36,7 +27,7 @@ from claw.contracts.transcript import (
     User,
 )
 
-Emit = Callable[[Event], Awaitable[None]]
+Emit = Callable[[events.Event], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +60,7 @@ class LoopCallbacks:
 
     ask: ModelCall
     prepare: Callable[[ToolCall, str], Awaitable[PreparedCall | ToolResult]]
-    emit: Emit
+    emit: Callable[[events.Event], Awaitable[None]]
     steer: Callable[[], Awaitable[Sequence[User]]] = _no_messages
     follow_up: Callable[[], Awaitable[Sequence[User]]] = _no_messages
     max_steps: int | None = None
@@ -93,7 +84,7 @@ async def run_loop(
 
     async def record(message: Message) -> None:
         messages.append(message)
-        await steps.emit(MessageRecorded(message))
+        await steps.emit(events.MessageRecorded(message))
 
     async def add(added: Sequence[User]) -> bool:
         for message in added:
@@ -108,15 +99,15 @@ async def run_loop(
     choice, number = steps.tool_choice, 0
     while steps.max_steps is None or number < steps.max_steps:
         number += 1
-        await steps.emit(StepStarted(number))
+        await steps.emit(events.StepStarted(number))
         answer = await _call_model(messages, choice, steps, record, number)
         asked, missing = choice, lacks_call(answer, choice)
         choice = choice if missing or choice == "none" else "auto"
         if answer.stop_reason in ("error", "aborted"):
-            await steps.emit(StepEnded(answer, ()))
+            await steps.emit(events.StepEnded(answer, ()))
             break
         results, ends_turn = await _run_calls(answer.tool_calls, asked, steps, record)
-        await steps.emit(StepEnded(answer, results))
+        await steps.emit(events.StepEnded(answer, results))
         if ends_turn:
             break
         if missing and (number == steps.max_steps or not _has_unreadable(answer)):
@@ -127,9 +118,9 @@ async def run_loop(
         if not (answer.tool_calls or steered or await add(await steps.follow_up())):
             break
     else:
-        await steps.emit(RunEnded("max_steps"))
+        await steps.emit(events.RunEnded("max_steps"))
         return answer
-    await steps.emit(RunEnded(answer.stop_reason))
+    await steps.emit(events.RunEnded(answer.stop_reason))
     return answer
 
 
@@ -155,14 +146,14 @@ async def _call_model(
             if isinstance(event, TextDelta):
                 text = repair_text(event.text)
                 parts.append(text)
-                await steps.emit(TextStreamed(text))
+                await steps.emit(events.TextStreamed(text))
             elif isinstance(event, AnswerBroken):
                 # For the transcript only: another answer takes its place in the messages of this turn.
-                await steps.emit(MessageRecorded(_cut_off(parts, event.why)))
+                await steps.emit(events.MessageRecorded(_cut_off(parts, event.why)))
                 parts.clear()
-                await steps.emit(StepStarted(number))
+                await steps.emit(events.StepStarted(number))
             else:
-                await steps.emit(ThinkingStreamed(repair_text(event.text)))
+                await steps.emit(events.ThinkingStreamed(repair_text(event.text)))
     except BaseException as broken:
         if parts:
             stopped = isinstance(broken, asyncio.CancelledError)
@@ -208,9 +199,9 @@ async def _run_calls(
     prepared = [await steps.prepare(call, choice) for call in calls]
 
     async def one(call: ToolCall, ready: PreparedCall | ToolResult) -> ToolResult:
-        await steps.emit(ToolBegan(call))
+        await steps.emit(events.ToolBegan(call))
         result = ready if isinstance(ready, ToolResult) else await ready.run()
-        await steps.emit(ToolEnded(call, result))
+        await steps.emit(events.ToolEnded(call, result))
         return result
 
     pairs = list(zip(calls, prepared, strict=True))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
+from claw.config import Agent, Config
 from claw.contracts.errors import ClawError, ConfigError, ProviderError, UsageError
 from claw.contracts.extensions import ModelOptions, ModelSelector
 from claw.contracts.provider import (
@@ -48,6 +49,21 @@ def candidates(
             provider, slash, model = full.partition("/")
             found[ModelRef(provider, model) if slash else ModelRef(default_provider, full)] = None
     return tuple(found)
+
+
+def models_of_agent(
+    agent: Agent, config: Config, default_model: str, asked: str = "", fallbacks: Sequence[str] | None = None
+) -> tuple[ModelRef, ...]:
+    """Return the models of an agent, in the order in which they are asked.
+
+    :param default_model: claw's own choice, for an agent that names none; never a fallback.
+    :param asked: the model to ask first, as a person named it.
+    :param fallbacks: in place of those that the agent names; None = those.
+    """
+    choice = agent.settings.model
+    primary, own = (choice.primary, choice.fallbacks) if choice else ("", ())
+    last_resorts = own if fallbacks is None and not primary else fallbacks
+    return candidates(asked, primary or default_model, own, config.settings.models.aliases, last_resorts)
 
 
 def split_key(text: str) -> tuple[str, str]:

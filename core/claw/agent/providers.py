@@ -6,7 +6,7 @@ answer, and a model with a small context window is given no tools.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -22,7 +22,6 @@ from claw.contracts.provider import (
     Request,
     TextDelta,
     ThinkingDelta,
-    ToolMode,
     tool_mode_of,
 )
 from claw.contracts.transcript import Assistant, Text, Thinking
@@ -88,8 +87,8 @@ class GuardedProvider:
         self._provider, self._redactor, self._log = provider, redactor, log
         self._silence_seconds = silence_seconds
         self._least_context, self._small_context = settings.least_context, settings.small_context
-        self._modes: dict[str, ToolMode] = {}
-        self._windows: dict[str, int] = {}
+        self._tool_mode = cache(lambda model: self._ask(partial(tool_mode_of, provider, model), "native"))
+        self._window = cache(self._ask_window)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._provider, name)
@@ -130,26 +129,21 @@ class GuardedProvider:
         except Exception as why:
             raise _plugin_error(self.name, why) from why
 
-    def _tool_mode(self, model: str) -> ToolMode:
-        if model not in self._modes:
-            self._modes[model] = self._ask(partial(tool_mode_of, self._provider, model), "native")
-        return self._modes[model]
+    def _ask_window(self, model: str) -> int:
+        """Return the context window of a model, 0 when it is unknown; one that is small for tools is logged."""
+        window = self._ask(partial(self._provider.context_tokens, model), 0)
+        window = window if isinstance(window, int) else 0
+        if self._least_context <= window < self._small_context:
+            small = "{model} has a context window of {window} tokens, which is small for tools and longer conversations"
+            self._log(t(small, model=f"{self.name}/{model}", window=f"{window:,}"))
+        return window
 
     def _check_window(self, model: str) -> None:
         """Check that a model may be given tools.
 
         :raises ProviderError: its context window is too small; the next model may have a larger one.
         """
-        if model not in self._windows:
-            window = self._ask(partial(self._provider.context_tokens, model), 0)
-            self._windows[model] = window if isinstance(window, int) else 0
-            if self._least_context <= self._windows[model] < self._small_context:
-                template = (
-                    "{model} has a context window of {window} tokens, which is small for tools "
-                    "and longer conversations"
-                )
-                self._log(t(template, model=f"{self.name}/{model}", window=f"{window:,}"))
-        window = self._windows[model]
+        window = self._window(model)
         if 0 < window < self._least_context:
             raise ProviderError(
                 "its context window is {window} tokens, and an agent with tools needs at least {least}",

@@ -1,9 +1,9 @@
 """Session queues: one turn at a time in each session, in order; a later message may steer the running one."""
 
 import asyncio
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -34,25 +34,15 @@ class SteeringQueue:
         return self.take()
 
 
-@dataclass
-class SessionLock:
-    """The turn lock of one session.
-
-    :param turns: how many run or wait; the entry is deleted when it is 0.
-    """
-
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    turns: int = 0
-
-
 class SessionQueues:
-    """The queues of all sessions."""
+    """The queues of all sessions: a lock for each session, and how many turns hold it or wait for it."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, SessionLock] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._turns: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self._locks)
 
     @asynccontextmanager
     async def turn(self, key: str) -> AsyncIterator[SteeringQueue]:
@@ -61,16 +51,15 @@ class SessionQueues:
         A turn closes its queue after its last model call; that returns the messages that came after its last look, for
         the next turn. Leaving the block closes the queue too.
         """
-        session = self._sessions.setdefault(key, SessionLock())
-        session.turns += 1
+        self._turns[key] += 1
         try:
-            async with session.lock:
+            async with self._locks[key]:
                 steering = SteeringQueue()
                 try:
                     yield steering
                 finally:
                     steering.open = False
         finally:
-            session.turns -= 1
-            if not session.turns:
-                del self._sessions[key]
+            self._turns[key] -= 1
+            if not self._turns[key]:
+                del self._locks[key], self._turns[key]

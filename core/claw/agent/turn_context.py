@@ -1,14 +1,14 @@
 """The context of a turn before its history is loaded: agent, models, tools, prompt and workspace files."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from claw.agent.models import (
-    candidates,
     missing_model_error,
+    models_of_agent,
     select_models,
     selector_of,
     split_key,
@@ -42,9 +42,6 @@ from claw.storage.overrides import Override
 from claw.storage.sessions import Sessions
 
 MEMORY = "MEMORY.md"
-TOOL_CHOICES = ("auto", "none", "required")
-"""Tool choices that are not the name of a tool."""
-
 _UNKNOWN_WINDOW = 32_000
 _KEPT_RULINGS = 1024  # one for each person and chat, the latest ones
 
@@ -73,18 +70,38 @@ class TurnOptions:
 
 @dataclass(frozen=True)
 class Runtime:
-    """Everything a turn walks through; built once by ``app``."""
+    """Everything a turn walks through; built once by ``app``.
+
+    :param plugins: the objects of plugins that turns call, the loops in which their code runs, and the log.
+    """
 
     config: Config
-    registry: Registry
+    plugins: PluginSet
     sessions: Sessions
     turn_log: TurnLog
     session_queues: SessionQueues
     default_model: str
     deliver: Callable[[Outbound], Awaitable[Receipt]]
-    log: Callable[[str], None]
     redact: Redactor
-    worker: PluginWorker
+
+    @property
+    def registry(self) -> Registry:
+        """The contributions of all plugins."""
+        return self.plugins.registry
+
+    @property
+    def worker(self) -> PluginWorker:
+        """The event loops of the plugins."""
+        return self.plugins.worker
+
+    @property
+    def facts(self) -> tuple[ToolFact, ...]:
+        """The policy facts of each tool, in the order of the registry."""
+        return self.registry.facts
+
+    def log(self, line: str) -> None:
+        """Log a problem that stops nothing; secrets are masked."""
+        self.plugins.log(line)
 
     def withdraw_requests(self, session_key: str) -> int:
         """Close the approval requests that a conversation waits for; return their number."""
@@ -92,20 +109,20 @@ class Runtime:
         withdraw = getattr(approver.value, "withdraw", None) if approver else None
         return withdraw(session_key) if withdraw else 0
 
-    @property
-    def facts(self) -> tuple[ToolFact, ...]:
-        """The policy facts of each tool of the registry, in the same order."""
-        return self.registry.facts
+    def window_of(self, model: ModelRef) -> int:
+        """Return how many tokens the model reads; a cautious number when its provider does not know."""
+        provider = self.registry.providers.get(model.provider)
+        try:
+            known = provider.value.context_tokens(model.model) if provider else 0
+            return known if isinstance(known, int) and known > 0 else _UNKNOWN_WINDOW
+        except Exception as why:  # noqa: BLE001 - plugin code
+            self.log(t("provider {name} failed: {why}", name=model.provider, why=describe_exception(why)))
+            return _UNKNOWN_WINDOW
 
     @cached_property
     def tested_sandboxes(self) -> set[str]:
         """The names of the sandboxes that work here."""
         return set()
-
-    @cached_property
-    def plugins(self) -> PluginSet:
-        """The plugins that turns call."""
-        return PluginSet(self.registry, self.worker, self.log)
 
     @cached_property
     def rule_file_watch(self) -> RuleFileWatch:
@@ -133,54 +150,107 @@ class Runtime:
             agent = self.config.agent(agent_id)
             chosen: dict[str, Any] = {"thinking_default": thinking} if thinking else {}
             chosen |= {} if limit is None else {"history_limit": limit}
-            return replace(agent, settings=agent.settings.model_copy(update=chosen))
+            return replace(agent, settings=agent.settings.model_copy(update=chosen)) if chosen else agent
 
         return lru_cache(_KEPT_RULINGS)(other)
 
 
 @dataclass(frozen=True)
 class TurnContext:
-    """The context of a turn: its agent, models, tools and prompt, before the history is loaded."""
+    """The context of a turn: its agent, models, tools and prompt, before the history is loaded.
 
+    :param keys: provider → the name of the key that a person wants used first.
+    :param is_named: a person named the first model.
+    :param own_workspace: the workspace is the agent's own: files there count as its words.
+    :param given_files: the file access of the turn, where it is not that of the agent.
+    """
+
+    runtime: Runtime
+    inbound: Inbound
     route: Route
     agent: Agent
     models: tuple[ModelRef, ...]
     judgement: Judgement
     tools: Mapping[str, Tool]
     workspace: Path
-    system: SystemPrompt
-    rendered_sections: tuple[RenderedSection, ...]
-    window_tokens: int
-    open_fence: Callable[[], WorkspaceFiles]
+    own_workspace: bool = True
     sandbox: Sandbox | None = None
-    files: tuple[ContextFile, ...] = ()
-    is_private: bool = False
     keys: Mapping[str, str] = field(default_factory=dict)
     is_named: bool = False
+    system: SystemPrompt = field(default_factory=lambda: SystemPrompt(""))
+    rendered_sections: tuple[RenderedSection, ...] = ()
+    files: tuple[ContextFile, ...] = ()
+    given_files: WorkspaceFiles | None = None
+
+    @cached_property
+    def window_tokens(self) -> int:
+        """The context window of the first model, or the one that the agent's settings name."""
+        return self.agent.settings.context_tokens or self.runtime.window_of(self.models[0])
 
     @cached_property
     def fence(self) -> WorkspaceFiles:
         """The files that tools and attachments may use; made at first use, as most turns need none."""
-        return self.open_fence()
+        return self.given_files or _fence(self.agent, self.workspace, self.runtime, *self._roots_of_chat())
+
+    @property
+    def is_private(self) -> bool:
+        """True in a direct chat of an owner alone, no sub-agent and no clock in it: what MEMORY.md says stays there
+        (spec B4).
+
+        The one rule for the prompt, the fence and the memory. A group's conversation stays one, whoever opens it at the
+        terminal: what is said in it, the group hears.
+        """
+        key = parse_key(self.route.session_key)
+        apart = key.is_subagent or key.is_cron or key.is_acp or key.chat_type in ("group", "channel")
+        return self.route.owner and self.inbound.chat_type == "direct" and not apart
 
     @property
     def notes(self) -> Path:
         """Return the folder of daily notes: the agent's own, or those of this chat alone."""
         return notes_of(self.agent, self.route.session_key, self.is_private)
 
+    def _roots_of_chat(self) -> list[Root]:
+        """Return the roots of this chat alone: kept results, the memory it may see, the rule files of the agent."""
+        own = self.agent.dir / "agent"
+        roots = [Root(results_folder(self.agent.dir, self.route.session_key))]
+        if self.is_private:
+            roots.append(Root(own / MEMORY, write=True, marks_provenance=True))
+        roots.append(Root(self.notes, write=True, marks_provenance=True))
+        rules = (Path(file.path) for file in self.files if Path(file.path).parent == own)
+        return [*roots, *(Root(path, write=True) for path in rules if path.name != MEMORY)]
+
+    def tool_specs(self) -> tuple[ToolSpec, ...]:
+        """Return the tools as a model is told of them."""
+        return tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in self.tools.values())
+
+    def model_options(self, *, detached: bool = False) -> ModelOptions:
+        """Return how a model call of this turn is made: with the keys of its agent, for its conversation.
+
+        :param detached: a call beside the conversation: it waits for nothing, and its failures leave no mark on keys.
+        """
+        return ModelOptions(
+            self.agent.dir, self.route.session_key, self.keys, detached=detached,
+            key_variables=self.runtime.registry.key_variables, is_named=self.is_named,
+        )  # fmt: skip
+
+    def model_call(self, options: ModelOptions) -> ModelCall:
+        """Return a call of the models of a turn, in order, with its instructions and tools."""
+        settings = self.agent.settings
+        request = Request(
+            model="", system=self.system, messages=(), thinking=settings.thinking_default,
+            max_tokens=settings.max_tokens, tools=self.tool_specs(),
+        )  # fmt: skip
+        return select_models(self.runtime.registry, self.models, request, options)
+
 
 async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options: TurnOptions) -> TurnContext:
-    """Everything that is known before the session is opened: agent, models, rulings, tools, instructions, fence."""
-    config = runtime.config
+    """Everything that is known before the session is opened: agent, models, rulings, tools, instructions."""
     override = runtime.sessions.overrides.of(route.session_key)
-    agent = _agent(inbound, route, runtime, override)
-    workspace, own = _workspace(agent, inbound, options)
-    choice, aliases = agent.settings.model, config.settings.models.aliases
-    usual = (choice and choice.primary) or runtime.default_model
+    limit = history_limit(inbound, runtime.config)
+    agent = runtime.agents(route.agent_id, override.thinking or "", limit)
+    workspace, is_own = _workspace(agent, inbound, options)
     asked, keys = _asked_for(options, override, agent, runtime)
-    fallbacks = choice.fallbacks if choice else ()
-    named = options.fallbacks if options.fallbacks is not None or (choice and choice.primary) else fallbacks
-    models = candidates(asked, usual, fallbacks, aliases, named)  # claw's own choice is no fallback
+    models = models_of_agent(agent, runtime.config, runtime.default_model, asked, options.fallbacks)
     if not models:
         raise missing_model_error()
     sandbox = await _sandbox_of(agent, route, runtime)
@@ -196,27 +266,25 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
     judgement = runtime.rulings(run_facts, tuple(map(str, models[1:])))  # the nine layers
     tools = {one.name: one for one in map(runtime.registry.tools.__getitem__, judgement.positions)}
     tools = {name: one.among(tools) for name, one in tools.items()}
-    facts = _prompt_facts(inbound, route, agent, tools, runtime, workspace)
-    facts = replace(
-        facts,
-        mode=options.mode or facts.mode,
-        own_workspace=own,
-        sandbox=f"{sandbox.name}, writing only below the working folder." if sandbox else "",
-        runtime={
-            "agent": agent.id, "session": route.session_key, "model": str(models[0]),
-            "default_model": _other(models, usual, aliases) if asked else "",
-            "thinking": agent.settings.thinking_default, "reasoning": "shown" if override.reasoning else "",
-        },
-    )  # fmt: skip
+    context = TurnContext(
+        runtime,
+        inbound,
+        route,
+        agent,
+        models,
+        judgement,
+        tools,
+        workspace,
+        is_own,
+        sandbox,
+        keys,
+        bool(asked),
+    )
+    facts = _prompt_facts(context, options.mode, override)
     facts, pieces = await runtime.section_cache.render(facts, runtime.worker, runtime.log)  # the prompt
     for piece in (one for one in pieces if one.fault):
         runtime.log(_left_out(piece))
-    return TurnContext(
-        route, agent, models, judgement, tools, workspace, join_sections(pieces), pieces,
-        agent.settings.context_tokens or context_window_of(models[0], runtime),
-        lambda: _fence(agent, workspace, runtime, *_of_chat(agent, route, facts.context_files, facts.is_private)),
-        sandbox, facts.context_files, facts.is_private, keys, bool(asked),
-    )  # fmt: skip
+    return replace(context, system=join_sections(pieces), rendered_sections=pieces, files=facts.context_files)
 
 
 async def _sandbox_of(agent: Agent, route: Route, runtime: Runtime) -> Sandbox | None:
@@ -258,13 +326,6 @@ async def _fault_of(name: str, sandbox: Sandbox, worker: PluginWorker) -> str:
         return describe_exception(why)
 
 
-def _agent(inbound: Inbound, route: Route, runtime: Runtime, override: Override) -> Agent:
-    """The agent as it is in this conversation: what was chosen in it, and what the file says of its channel."""
-    agent = runtime.config.agent(route.agent_id)
-    thinking, limit = override.thinking, history_limit(inbound, runtime.config)
-    return runtime.agents(agent.id, thinking or "", limit) if thinking or limit is not None else agent
-
-
 def _asked_for(
     options: TurnOptions, override: Override, agent: Agent, runtime: Runtime
 ) -> tuple[str, Mapping[str, str]]:
@@ -278,24 +339,6 @@ def _asked_for(
         return split_key(override.model)[0], {}
 
 
-def check_tool_choice(choice: str, context: TurnContext) -> str:
-    """Return a tool choice that this turn can follow.
-
-    :raises UsageError: it asks for a call of a tool that the turn would not have, or of any, and there is none.
-    """
-    if choice in context.tools or (choice in TOOL_CHOICES and (context.tools or choice != "required")):
-        return choice
-    ruling, no_tools = context.judgement.rulings.get(choice), choice == "required"
-    named = "the tool {name} was asked for by tool choice, and this turn does not have it: {why}"
-    fix = "claw tools explain {name} shows how to allow it"
-    raise UsageError(
-        "tool choice asks for a call, and this turn has no tools" if no_tools else named,
-        fix="claw tools list --all shows why" if no_tools else fix,
-        name=choice,
-        why=ruling.reason if ruling else t("no such tool is installed"),
-    )
-
-
 def parse_model_choice(text: str, agent: Agent, runtime: Runtime) -> tuple[str, Mapping[str, str]]:
     """Return what a person chose: the model, and provider → the key that is to be used first.
 
@@ -303,50 +346,14 @@ def parse_model_choice(text: str, agent: Agent, runtime: Runtime) -> tuple[str, 
     :raises UsageError: the provider has no such key.
     """
     model, key = split_key(text)
-    aliases, choice = runtime.config.settings.models.aliases, agent.settings.model
-    if not key or text in aliases:
+    if not key or text in runtime.config.settings.models.aliases:
         return text, {}
-    usual = (choice and choice.primary) or runtime.default_model
-    provider = candidates(model, usual, (), aliases, ())[0].provider
+    provider = models_of_agent(agent, runtime.config, runtime.default_model, model)[0].provider
     contribution = runtime.registry.providers.get(provider)
     keys = selector_of(runtime.registry).credentials(contribution.value, agent.dir) if contribution else ()
     if key not in (names := [one.name for one in keys]):
         raise unknown_key_error(provider, key, names)
     return model, {provider: key}
-
-
-def context_window_of(model: ModelRef, runtime: Runtime) -> int:
-    """Return how many tokens the model reads; a cautious number when its provider does not know."""
-    provider = runtime.registry.providers.get(model.provider)
-    try:
-        known = provider.value.context_tokens(model.model) if provider else 0
-        return known if isinstance(known, int) and known > 0 else _UNKNOWN_WINDOW
-    except Exception as why:  # noqa: BLE001 - plugin code
-        runtime.log(t("provider {name} failed: {why}", name=model.provider, why=describe_exception(why)))
-        return _UNKNOWN_WINDOW
-
-
-def model_options(context: TurnContext, runtime: Runtime, *, detached: bool = False) -> ModelOptions:
-    """Return how a model call of this turn is made: with the keys of its agent, for its conversation.
-
-    :param detached: a call beside the conversation: it waits for nothing, and its failures leave no mark on keys.
-    """
-    key, variables = context.route.session_key, runtime.registry.key_variables
-    options = ModelOptions(context.agent.dir, key, context.keys, detached=detached, key_variables=variables)
-    return replace(options, is_named=context.is_named)
-
-
-def model_call(context: TurnContext, runtime: Runtime, options: ModelOptions) -> ModelCall:
-    """Return a call of the models of a turn, in order, with its instructions and tools.
-
-    :param options: as :func:`model_options` makes them.
-    """
-    settings = context.agent.settings
-    request = Request(
-        model="", system=context.system, messages=(), thinking=settings.thinking_default, max_tokens=settings.max_tokens,
-        tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in context.tools.values()),
-    )  # fmt: skip
-    return select_models(runtime.registry, context.models, request, options)
 
 
 def _workspace(agent: Agent, inbound: Inbound, options: TurnOptions) -> tuple[Path, bool]:
@@ -368,17 +375,6 @@ def notes_of(agent: Agent, session_key: str, private: bool) -> Path:
     """Return the folder of an agent's daily notes; only an owner's private chat shares the agent's own."""
     memory = agent.dir / "agent" / "memory"
     return memory if private else memory / "chats" / safe_file_name(session_key)
-
-
-def _of_chat(agent: Agent, route: Route, files: Sequence[ContextFile], private: bool) -> list[Root]:
-    """Return the roots of this chat alone: kept results, the memory it may see, the rule files of the agent."""
-    own = agent.dir / "agent"
-    roots = [Root(results_folder(agent.dir, route.session_key))]
-    if private:
-        roots.append(Root(own / MEMORY, write=True, marks_provenance=True))
-    roots.append(Root(notes_of(agent, route.session_key, private), write=True, marks_provenance=True))
-    rules = (Path(file.path) for file in files if Path(file.path).parent == own)
-    return [*roots, *(Root(path, write=True) for path in rules if path.name != MEMORY)]
 
 
 def _fence(agent: Agent, workspace: Path, runtime: Runtime, *more: Root) -> WorkspaceFiles:
@@ -405,46 +401,39 @@ def _left_out(piece: RenderedSection) -> str:
     return t("prompt section {name} of plugin {id} is left out: {why}", **names)
 
 
-def _prompt_facts(
-    inbound: Inbound, route: Route, agent: Agent, tools: Mapping[str, Tool], runtime: Runtime, workspace: Path
-) -> PromptFacts:
-    settings = runtime.config.settings
+def _prompt_facts(context: TurnContext, mode: str, override: Override) -> PromptFacts:
+    """Return the facts for the sections of the prompt.
+
+    :param mode: empty = as the conversation asks.
+    """
+    inbound, route, agent, runtime = context.inbound, context.route, context.agent, context.runtime
+    settings, address, sandbox = runtime.config.settings, inbound.address, context.sandbox
     group = None if inbound.chat_type == "direct" else group_settings(inbound, runtime.config)
     secret = agent.settings.identity.owner_display_secret
     owners = (*settings.owners, *agent.settings.identity.owner_numbers)
-    channel = runtime.registry.channel(inbound.address.channel, inbound.address.account)
+    channel = runtime.registry.channel(address.channel, address.account)
     owner = route.owner and inbound.chat_type == "direct"  # in a group the message itself says it
-    meta = trusted_facts(inbound, owner) if settings.prompt.inbound_meta == "system" else None
+    usual = models_of_agent(agent, runtime.config, runtime.default_model)[:1] if context.is_named else ()
     return PromptFacts(
         agent=agent,
-        mode=MINIMAL if parse_key(route.session_key).is_subagent else FULL,
-        tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools.values()),
-        workspace=workspace,
-        channel=inbound.address.channel,
+        mode=mode or (MINIMAL if parse_key(route.session_key).is_subagent else FULL),
+        tools=context.tool_specs(),
+        workspace=context.workspace,
+        own_workspace=context.own_workspace,
+        channel=address.channel,
         capabilities=tuple(sorted(channel.capabilities)) if channel else (),
         zone=agent.settings.user_timezone or "",
         owners=tuple(owner_hash(owner, secret.reveal() if secret else "") for owner in owners),
-        is_private=is_private(inbound, route),
+        is_private=context.is_private,
         extra=group_context(inbound, (group and group.system_prompt) or ""),
-        inbound_meta=meta,
+        inbound_meta=trusted_facts(inbound, owner) if settings.prompt.inbound_meta == "system" else None,
         silent_token=settings.messages.silent_token,
         model_aliases=tuple(settings.models.aliases.items()),
         docs=settings.prompt.docs_path or "",
-    )
-
-
-def is_private(inbound: Inbound, route: Route) -> bool:
-    """A direct chat of an owner alone, no sub-agent and no clock in it: what MEMORY.md says stays there (spec B4).
-
-    The one rule for the prompt, the fence and the memory. A group's conversation stays one, whoever opens it at the
-    terminal: what is said in it, the group hears.
-    """
-    key = parse_key(route.session_key)
-    apart = key.is_subagent or key.is_cron or key.is_acp or key.chat_type in ("group", "channel")
-    return route.owner and inbound.chat_type == "direct" and not apart
-
-
-def _other(models: Sequence[ModelRef], usual: str, aliases: Mapping[str, str]) -> str:
-    """The agent's usual model, when this turn has another one."""
-    known = candidates("", usual, (), aliases)
-    return str(known[0]) if known and known[0] != models[0] else ""
+        sandbox=f"{sandbox.name}, writing only below the working folder." if sandbox else "",
+        runtime={
+            "agent": agent.id, "session": route.session_key, "model": str(context.models[0]),
+            "default_model": str(usual[0]) if usual and usual[0] != context.models[0] else "",
+            "thinking": agent.settings.thinking_default, "reasoning": "shown" if override.reasoning else "",
+        },
+    )  # fmt: skip

@@ -36,18 +36,36 @@ class MessageMetadata(NamedTuple):
 class TurnMetadata:
     """The metadata of the messages of one turn, added to these messages whenever they are sent.
 
-    :ivar by_source: the metadata by the source of a message; a turn adds to it while it runs.
+    :param taken: the events that the turn answers.
+    :param prompt: their message; None when the session holds it.
+    :param messages: those of the turn that the session holds already, after a restart.
     """
 
-    def __init__(self, by_source: dict[str, MessageMetadata]) -> None:
-        self.by_source = by_source
+    def __init__(
+        self, context: TurnContext, taken: Sequence[AcceptedEvent] = (), prompt: User | None = None,
+        messages: Sequence[Message] = (),
+    ) -> None:  # fmt: skip
+        self._context = context
         self._sent: dict[int, tuple[User, User]] = {}  # id of a message → that message, and as it is sent
+        known = {str(one.number): one.inbound for one in taken}
+        self._by_source = {prompt.source: self._metadata([one.inbound for one in taken])} if prompt else {}
+        for message in messages:
+            if isinstance(message, User) and message.source.rpartition(",")[2] in known:
+                those = [known[one] for one in message.source.split(",") if one in known]
+                self._by_source[message.source] = self._metadata(those)
+
+    def message_of(self, event: AcceptedEvent) -> User:
+        """Return the message of an event that joins the running turn."""
+        user = message_of([event], self._context.runtime)
+        if user.source:
+            self._by_source[user.source] = self._metadata([event.inbound])
+        return user
 
     def learn(self, messages: Sequence[Message], start: int) -> None:
         """Learn which messages are those of the turn: the ones from ``start`` on."""
         for message in messages[start:]:
             if isinstance(message, User) and id(message) not in self._sent:
-                metadata = self.by_source.get(message.source)
+                metadata = self._by_source.get(message.source)
                 if metadata and any(metadata):
                     self._sent[id(message)] = message, metadata.apply_to(message)
 
@@ -58,11 +76,10 @@ class TurnMetadata:
             return list(messages)
         return [sent[id(one)][1] if id(one) in sent else one for one in messages]
 
-
-def message_metadata(taken: Sequence[Inbound], context: TurnContext, runtime: Runtime) -> MessageMetadata:
-    """Return the additions for messages that form one user message, oldest first: the newest one's head, all pictures."""
-    pictures = (picture for one in taken for picture in pictures_of(one, context.open_fence))
-    return MessageMetadata(_head(taken[-1], runtime), tuple(pictures))
+    def _metadata(self, taken: Sequence[Inbound]) -> MessageMetadata:
+        """Return the additions for messages that form one user message, oldest first: the newest head, all pictures."""
+        pictures = (picture for one in taken for picture in pictures_of(one, lambda: self._context.fence))
+        return MessageMetadata(_head(taken[-1], self._context.runtime), tuple(pictures))
 
 
 def _head(inbound: Inbound, runtime: Runtime) -> str:
@@ -129,24 +146,3 @@ def _capabilities(inbound: Inbound, runtime: Runtime) -> frozenset[str]:
 def source_of(taken: Sequence[AcceptedEvent]) -> str:
     """Return the numbers of these events in the turn log, joined by commas."""
     return ",".join(str(one.number) for one in taken if one.number)
-
-
-def metadata_of_turn(
-    taken: Sequence[AcceptedEvent],
-    messages: Sequence[Message],
-    prompt: User,
-    context: TurnContext,
-    runtime: Runtime,
-) -> TurnMetadata:
-    """Return the metadata of the messages of a turn.
-
-    :param taken: the events that the turn answers.
-    :param messages: those of the turn that the session holds already, after a restart.
-    """
-    added = {prompt.source: message_metadata([one.inbound for one in taken], context, runtime)}
-    known = {str(one.number): one.inbound for one in taken}
-    for message in messages:
-        if isinstance(message, User) and message.source.rpartition(",")[2] in known:
-            those = [known[one] for one in message.source.split(",") if one in known]
-            added[message.source] = message_metadata(those, context, runtime)
-    return TurnMetadata(added)

@@ -12,10 +12,10 @@ from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 
-from claw.agent.chat_commands import run_chat_command
+from claw.agent.chat_commands import Conversation, run_chat_command
+from claw.agent.routing import route_message
 from claw.agent.turn_context import TurnOptions
 from claw.app import App, load_setup, terminal_message
-from claw.cli.chat_conversation import TerminalConversation
 from claw.cli.errors import PRINTED, TERMINATION
 from claw.cli.output import SCHEMA_VERSION
 from claw.contracts.errors import ClawError, UsageError
@@ -32,6 +32,7 @@ from claw.contracts.events import (
     TurnStarted,
     as_json as event_as_json,
 )
+from claw.contracts.messages import Inbound
 from claw.contracts.text import escape_controls, with_ellipsis
 from claw.host.isolation import reserved_stdout
 from claw.i18n import t
@@ -195,6 +196,40 @@ class TerminalChat:
         agent, model, folder = context.agent.id, context.models[0], context.workspace
         text = t("{agent} with {model}, in {folder}", agent=agent, model=model, folder=folder)
         self._screen.note(f"claw · {text} · {t('/help lists the commands')}")
+
+
+class TerminalConversation(Conversation):
+    """The context of one line at the terminal that may be a command.
+
+    :param show: prints a text that precedes the answer of the command.
+    :ivar queued_messages: messages to send after the command.
+    """
+
+    def __init__(
+        self, app: App, inbound: Inbound, options: TurnOptions, show: Callable[[str], None] = print
+    ) -> None:
+        route = route_message(inbound, app.config, options.agent, options.session)
+        super().__init__(app.runtime, app.chat_commands, inbound, route, options)
+        self.queued_messages: list[str] = []
+        self._show = show
+
+    async def stop(self) -> str:
+        """Say that nothing runs: a line is only read between turns."""
+        return t("nothing is running; Ctrl-C stops a running turn")
+
+    async def submit(self, text: str) -> None:
+        """Queue a message to be sent after the command."""
+        self.queued_messages.append(text)
+
+    async def reply(self, text: str) -> None:
+        """Print a text at once."""
+        self._show(text)
+
+    def set_overrides(self, **fields: Any) -> None:
+        """Choose fields; a model that is chosen now comes before ``--model``."""
+        super().set_overrides(**fields)
+        if "model" in fields:
+            self.options = replace(self.options, model="")
 
 
 class TerminalScreen:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from claw.agent.models import candidates
 from claw.agent.routing import LOCAL_SENDER
 from claw.app import App, load_setup
 from claw.cli.output import document
@@ -20,7 +19,6 @@ from claw.host.state import PluginState
 from claw.i18n import t
 from claw.policy.catalog import normalise_tool_name
 from claw.policy.decision import Judgement, Ruling
-from claw.policy.engine import resolve_tools
 from claw.policy.subjects import RunFacts
 from claw.security.admission import TERMINAL
 
@@ -56,16 +54,16 @@ def explain(
 async def _explanation(name: str, agent: str) -> dict[str, Any]:
     """Return the ruling on a tool in a turn of this terminal, with its reason and its place in the file."""
     wanted, key, why, fix = normalise_tool_name(name), "", "", ""
-    async with App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True)) as host_app:
-        judged = _judgement(agent, host_app)
+    async with App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True)) as claw:
+        judged = _judgement(agent, claw)
         facts = (one for one in (*judged.loaded, *judged.facts) if normalise_tool_name(one.name) == wanted)
         fact = next(facts, None)
         ruling = judged.rulings[fact.name] if fact else Ruling(False, "unknown")
         if fact is None:
-            why, fix = _absence(wanted, host_app.host.plugin_states)
+            why, fix = _absence(wanted, claw.host.plugin_states)
         elif ruling.allowed:
             try:
-                host_app.host.supply(fact.supplier, fact.name)
+                claw.host.supply(fact.supplier, fact.name)
             except PluginError as failed:
                 ruling, why, fix = Ruling(False, "not-brought"), failed.problem, failed.fix
         else:
@@ -73,20 +71,16 @@ async def _explanation(name: str, agent: str) -> dict[str, Any]:
             fix = t("the explain of claw-admin names the change to make: pip install claw-admin")
         return {
             "name": fact.name if fact else name, "available": ruling.allowed, "stage": ruling.stage, "why": why,
-            "key": key, "file": host_app.config.file, "line": host_app.config.line(key) if key else None, "fix": fix,
+            "key": key, "file": claw.config.file, "line": claw.config.line(key) if key else None, "fix": fix,
         }  # fmt: skip
 
 
-def _judgement(agent_id: str, host_app: App) -> Judgement:
+def _judgement(agent_id: str, claw: App) -> Judgement:
     """Judge the run of an owner at this terminal, with the models of the agent."""
-    config = host_app.config
-    agent = config.agent(agent_id)
-    choice, aliases = agent.settings.model, config.settings.models.aliases
-    usual = (choice and choice.primary) or host_app.runtime.default_model
-    models = [*map(str, candidates("", usual, choice.fallbacks if choice else (), aliases, None))]
+    agent, models = claw.config.agent(agent_id), [*map(str, claw.setup.models(agent_id))]
     boxed = agent.settings.sandbox.mode == "all"
     run = RunFacts(agent.id, TERMINAL, sender=LOCAL_SENDER, owner=True, sandboxed=boxed)
-    return resolve_tools(config, run.with_model(next(iter(models), "")), host_app.runtime.facts, models[1:])
+    return claw.runtime.rulings(run.with_model(next(iter(models), "")), tuple(models[1:]))
 
 
 def _rule(answer: Mapping[str, Any]) -> str:

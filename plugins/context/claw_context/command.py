@@ -52,9 +52,9 @@ async def _compact_now(name: str, focus: str) -> "tuple[str, CompactionResult | 
     async with App(load_setup()) as app:
         agents = dict(app.database.read("SELECT key, agent FROM sessions"))
         key = find_key(agents, name)
-        route, inbound = Route(agents[key], key, owner=True, chat_type="direct"), terminal_message("")
-        context = await resolve_turn(inbound, route, app.runtime, TurnOptions())
-        async with open_turn(app.runtime, inbound, context) as turn:
+        route = Route(agents[key], key, owner=True, chat_type="direct")
+        context = await resolve_turn(terminal_message(""), route, app.runtime, TurnOptions())
+        async with open_turn(context) as turn:
             return key, await compact_session(turn, app.config.settings.models.aliases, focus)
 
 

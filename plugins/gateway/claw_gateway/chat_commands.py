@@ -1,19 +1,19 @@
 """The chat commands ``/start`` (the first message of a Telegram user) and ``/queue``."""
 
 from claw import t
-from claw.runtime import Conversation, FunctionCommand, parse_choice
+from claw.runtime import Conversation, FunctionCommand
+from claw_config_sdk import DEFAULT, parse_choice
 
 QUEUE_MODES = ("steer", "collect", "followup", "interrupt")
-_DEFAULT = "default"
 
 
 async def _queue(arguments: str, conversation: Conversation) -> str:
     if not arguments:
-        mode, known = conversation.overrides.queue or _DEFAULT, ", ".join((*QUEUE_MODES, _DEFAULT))
+        mode, known = conversation.overrides.queue or DEFAULT, ", ".join((*QUEUE_MODES, DEFAULT))
         return t("queue: {mode}. Available: {known}", mode=mode, known=known)
     mode = parse_choice(arguments, QUEUE_MODES)
     conversation.set_overrides(queue=mode)
-    return t("queue: {mode}", mode=mode or _DEFAULT)
+    return t("queue: {mode}", mode=mode or DEFAULT)
 
 
 async def _start(arguments: str, conversation: Conversation) -> str:

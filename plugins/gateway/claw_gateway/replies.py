@@ -128,7 +128,15 @@ def _notice(turn: Turn, ending: TurnEnded, runtime: Runtime) -> str:
     """Return the text for a turn without an answer: the cause for the owner, an apology for others."""
     if turn.route.owner:
         return t("No answer: {why}", why=runtime.redact(ending.text or t("the turn was interrupted")))
-    return turn.excuse or public_failure_text()
+    return turn.excuse or _EXCUSES.get(turn.stop_reason, public_failure_text)()
+
+
+_EXCUSES = {
+    "empty": lambda: t("The model gave an empty answer. Please ask again."),
+    "content_filter": lambda: t("The model or its service refused to answer this."),
+    "no_call": lambda: t("The model did not call the tool that was asked for."),
+}
+"""By the reason of a failure, what everyone in the chat may read."""
 
 
 def public_failure_text() -> str:

@@ -1,7 +1,7 @@
 """The view of a running turn in its chat: a streaming reply, and typing signs until it begins."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +16,10 @@ from claw import (
     StepStarted,
     StreamingReply,
     TextStreamed,
+    Thinking,
     t,
 )
-from claw.runtime import SYSTEM_CLOCK, WAITS_FOR_REPLY, describe_exception, within
+from claw.runtime import SYSTEM_CLOCK, WAITS_FOR_REPLY, Turn, describe_exception, within
 from claw_channel_sdk import BlockSplitter
 
 from claw_gateway.journal import Journal
@@ -36,6 +37,16 @@ _PLUGIN_SECONDS = 10.0
 _CHECKS_PER_SIGN = 16
 
 Log = Callable[[str], None]
+
+
+async def count_then_emit(turn: Turn, emit: Callable[[Event], Awaitable[None]], event: Event) -> None:
+    """Add the tokens and the thinking of an answer to those of its turn, then emit the event."""
+    if isinstance(event, MessageRecorded) and isinstance(event.message, Assistant):
+        usage, (read, written) = event.message.usage, turn.tokens
+        asked = (usage.input or 0) + (usage.cache_read or 0) + (usage.cache_write or 0)
+        turn.tokens = (read + asked, written + (usage.output or 0))
+        turn.thinking += "".join(block.text for block in event.message.content if isinstance(block, Thinking))
+    await emit(event)
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ from claw_gateway.process.failpoint import failpoint
 from claw_gateway.process.report import LOG_CONTEXT, ChannelReport, HealthReport, log_context_of
 from claw_gateway.queue import TurnQueue, cancel_tasks
 from claw_gateway.replies import block_key, quoted_message_id, replies_of_turn, silent_tokens_of, split_reply
-from claw_gateway.streaming import RelayedStream, RelayOptions, recover_streamed
+from claw_gateway.streaming import RelayedStream, RelayOptions, count_then_emit, recover_streamed
 from claw_gateway.turn_limits import TurnLimits, widths_of
 
 MAX_WAITING = 10_000
@@ -378,8 +378,8 @@ class ChannelServer:
         )  # fmt: skip
         replies: tuple[Outbound, ...] = ()
         try:
-            replies_of = partial(self._replies, stream, channel)
-            ended = await run_turn(turn, runtime, stream.on_event, replies_of)
+            emit = partial(count_then_emit, turn, stream.on_event)
+            ended = await run_turn(turn, runtime, emit, partial(self._replies, stream, channel))
             replies = ended.replies
             if ended.failed:
                 runtime.log(ended.event.text)

@@ -1,10 +1,10 @@
 """Chat commands that choose the model of a conversation: ``/model``, ``/think``, ``/reasoning``."""
 
 from claw import t
-from claw.runtime import Conversation, FunctionCommand, parse_choice
+from claw.runtime import Conversation, FunctionCommand
+from claw_config_sdk import DEFAULT, parse_choice
 
 THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "adaptive")
-_DEFAULT = "default"
 
 
 async def _model(arguments: str, conversation: Conversation) -> str:
@@ -12,7 +12,7 @@ async def _model(arguments: str, conversation: Conversation) -> str:
     if not arguments:
         known = ", ".join(models.known)
         return t("model: {model}. Available: {known}", model=models.current, known=known)
-    if arguments.lower() == _DEFAULT:
+    if arguments.lower() == DEFAULT:
         conversation.set_overrides(model="")
         return t("model: {model}", model=(await conversation.models()).current)
     model = models.find(arguments)
@@ -22,18 +22,18 @@ async def _model(arguments: str, conversation: Conversation) -> str:
 
 async def _think(arguments: str, conversation: Conversation) -> str:
     if not arguments:
-        level, known = conversation.overrides.thinking or _DEFAULT, ", ".join((*THINKING_LEVELS, _DEFAULT))
+        level, known = conversation.overrides.thinking or DEFAULT, ", ".join((*THINKING_LEVELS, DEFAULT))
         return t("thinking: {level}. Available: {known}", level=level, known=known)
     level = parse_choice(arguments, THINKING_LEVELS)
     conversation.set_overrides(thinking=level)
-    return t("thinking: {level}", level=level or _DEFAULT)
+    return t("thinking: {level}", level=level or DEFAULT)
 
 
 async def _reasoning(arguments: str, conversation: Conversation) -> str:
     if arguments:
         word = parse_choice(arguments, ("on", "off"))
         conversation.set_overrides(reasoning={"on": True, "off": False, "": None}[word])
-    shown = {True: "on", False: "off", None: _DEFAULT}[conversation.overrides.reasoning]
+    shown = {True: "on", False: "off", None: DEFAULT}[conversation.overrides.reasoning]
     return t("show reasoning: {word}", word=shown)
 
 

@@ -1,5 +1,9 @@
 """The public names of claw_config_sdk and their modules, one name a line: for type checkers and ``__init__.py``."""
 
+from claw_config_sdk.choices import (
+    DEFAULT as DEFAULT,
+    parse_choice as parse_choice,
+)
 from claw_config_sdk.editor import (
     parse_value as parse_value,
     set_value as set_value,

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from claw.agent.loop import LoopCallbacks, run_loop
-from claw.agent.tool_gate import Caller, prepare
+from claw.agent.tool_gate import ToolGate
 from claw.app import terminal_message
 from claw.contracts.events import Event, MessageRecorded, RunEnded, StepEnded, ToolEnded
 from claw.contracts.provider import Finished, ModelEvent
@@ -16,7 +15,7 @@ from claw.contracts.transcript import Assistant, Message, Text, ToolCall, ToolRe
 from claw.testing import FakeProvider, FakeTool, Harness
 
 LAST_EVENTS = {"agent_end": RunEnded}
-FUNCTIONS = ("claw.agent.loop:run_loop", "claw.agent.tool_gate:prepare")
+FUNCTIONS = ("claw.agent.loop:run_loop", "claw.agent.tool_gate:ToolGate.prepare")
 
 
 async def check(case: dict[str, Any], tmp_path: Path) -> None:
@@ -30,7 +29,7 @@ async def check(case: dict[str, Any], tmp_path: Path) -> None:
             emitted.append(event)
 
         stage = await harness.app.resolve_turn(terminal_message(given["prompt"]))
-        caller = Caller("t", terminal_message(given["prompt"]), stage, harness.app.runtime, note)
+        gate = ToolGate("t", stage, note)
         turns = iter(given["turns"])
 
         async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
@@ -38,7 +37,7 @@ async def check(case: dict[str, Any], tmp_path: Path) -> None:
 
         steps = LoopCallbacks(
             ask=ask,
-            prepare=partial(prepare, caller=caller),
+            prepare=gate.prepare,
             emit=note,
             steer=_polled(given.get("steering", [])),
             follow_up=_polled(given.get("follow_up", [])),
