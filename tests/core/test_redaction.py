@@ -54,7 +54,8 @@ def test_a_known_secret_is_found_escaped_too(secret: str) -> None:
 @pytest.mark.parametrize(
     "piece",
     ["token=", "token: ", 'token="', '\\"token\\": \\"', "://", "://a:b", "sk-", "eyJ", "mysql ", "curl -u a", "-", "x",
-     "-----BEGIN PRIVATE KEY-----", "password: |\n  x\n", "1", "Maaaaaaaaaaaaaaaaaaaaaaaa.", "cookie:", "&key="],
+     "-----BEGIN PRIVATE KEY-----", "password: |\n  x\n", "1", "Maaaaaaaaaaaaaaaaaaaaaaaa.", "cookie:", "&key=",
+     "machine h login u "],
 )  # fmt: skip
 def test_a_line_of_100_kb_is_quick_whatever_is_in_it(piece: str) -> None:
     line = (piece * 100_000)[:100_000]
@@ -80,6 +81,8 @@ def test_a_line_of_100_kb_is_quick_whatever_is_in_it(piece: str) -> None:
         ("密码：hunter2，请记住", "密码：***"),
         ("postgres://ann:p@ss@db/x", "postgres://ann:***@db/x"),
         ("<password>hunter2</password>", "<password>***</password>"),
+        ("machine h.example login ann password hunter2", "machine h.example login ann password ***"),
+        ("machine h\n  login ann\n  password hunter2\n", "machine h\n  login ann\n  password ***\n"),
     ],
 )
 def test_only_the_value_is_masked(text: str, shown: str) -> None:
