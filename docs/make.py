@@ -359,7 +359,7 @@ def package_hints() -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-_HINTED = ("commands", "configKeys", "channels", "shortKeys")
+_HINTED = ("commands", "configKeys", "channels", "shortKeys", "sandboxes")
 PAGES = {
     "../core/claw/config/package_hints.json": package_hints,
     "hooks.md": hooks,

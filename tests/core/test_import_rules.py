@@ -37,6 +37,7 @@ MAY_TOUCH_THE_WORLD = (
     *("claw_gateway.attachments", "claw_gateway.commands", "claw_gateway.journal", "claw_gateway.process"),
     *("claw_models.commands_auth", "claw_models.commands_models", "claw_models.credentials"),
     *("claw_offline", "claw_prompt", "claw_tool_sdk.packages"),
+    "claw_sandbox.bubblewrap",
     *("claw_sessions.commands", "claw_sessions.commands_maintenance", "claw_sessions.document"),
     *(
         "claw_sessions.diagnostics",
@@ -404,6 +405,7 @@ BUDGETS = {
     "claw_prompt": 902,
     "claw_prompted_tools": 884,
     "claw_provider_sdk": 1448,
+    "claw_sandbox": 100,
     "claw_sessions": 1300,
     "claw_skills": 452,
     "claw_telegram": 2547,

@@ -67,6 +67,9 @@ ABSENT = {
     "claw-prompted-tools": _typed(
         "config", "validate", providers={"scripted": {"models": {"m1": {"tools": "prompt"}}}}
     ),
+    "claw-sandbox": _typed(
+        "chat", "hello", agents={"defaults": {"model": "scripted/m1", "sandbox": {"mode": "all"}}}
+    ),
     "claw-sessions": _typed("sessions", "list"),
     "claw-skills": _typed("skills", "list"),
     "claw-telegram": _typed("config", "validate", channels={"telegram": {"token": "1:x"}}),

@@ -17,6 +17,7 @@ from claw.agent.models import (
 from claw.agent.routing import Route, parse_key
 from claw.agent.session_queue import SessionQueues
 from claw.config import Agent, Config
+from claw.config.summary import install_hint, plugins_that_bring
 from claw.contracts.errors import ClawError, UsageError
 from claw.contracts.extensions import ModelOptions, TurnLog
 from claw.contracts.messages import Inbound, Outbound, Receipt
@@ -308,11 +309,16 @@ async def _sandbox_of(agent: Agent, route: Route, runtime: Runtime) -> Sandbox |
                 continue
             runtime.tested_sandboxes.add(name)
         return sandbox
-    problem = "this agent runs in a sandbox, and no installed plugin provides {wanted}"
+    problem, known = (
+        "this agent runs in a sandbox, and no installed plugin provides {wanted}",
+        plugins_that_bring("sandboxes"),
+    )
+    plugin = known.get(settings.backend or next(iter(known)), "")
     raise ClawError(
         "this agent runs in a sandbox, and none works here: {why}" if faults else problem,
         where="sandbox.mode",
-        fix="install a plugin that provides one, or set sandbox.mode: off",
+        fix="{install}, or set sandbox.mode: off",
+        install=install_hint(plugin) if plugin and not faults else t("install a plugin that provides one"),
         wanted=settings.backend or t("one"),
         why="; ".join(faults),
     )

@@ -33,7 +33,7 @@ def _hints() -> Mapping[str, Mapping[str, Any]]:
 def plugins_that_bring(kind: str) -> dict[str, str]:
     """Return the name of each thing of a kind → the id of the plugin of claw's own that brings it: for hints.
 
-    :param kind: ``commands``, ``chatCommands``, ``configKeys``, ``channels``, ``shortKeys`` or ``tools``.
+    :param kind: ``commands``, ``chatCommands``, ``configKeys``, ``channels``, ``shortKeys``, ``sandboxes`` or ``tools``.
     """
     return {name: id for id, about in _hints().items() for name in about.get(kind, ())}
 
@@ -127,6 +127,7 @@ class ConfigOutline:
     :param providers: names with a section, and those in the name of a model.
     :param models: every model that is named anywhere, as written.
     :param opt_ins: every entry of a tool allow list anywhere, lower-case.
+    :param sandboxed: an agent runs commands in a sandbox, in some conversations at least.
     """
 
     allow: tuple[str, ...] | None = None
@@ -136,6 +137,7 @@ class ConfigOutline:
     providers: frozenset[str] = frozenset()
     models: tuple[str, ...] = ()
     opt_ins: frozenset[str] = frozenset()
+    sandboxed: bool = False
 
 
 def outline_config(
@@ -161,6 +163,7 @@ def outline_config(
         providers=frozenset(_mapping(tree.get("providers"))) | named,
         models=models,
         opt_ins=frozenset(_allowed(tree)),
+        sandboxed=any(mode not in ("off", False) for _, mode in values_at(tree, "agents.sandbox.mode")),
     )
 
 

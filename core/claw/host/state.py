@@ -195,6 +195,9 @@ def _usage_state(
     for provider in _providers_served(manifest, used, wanted, all_found):
         reasons.append(t("a model of {name} is in use", name=provider))
         eager = True
+    if "sandbox" in manifest.kinds and wanted.sandboxed:
+        reasons.append(t("an agent runs in a sandbox"))
+        eager = True
     if manifest.loads_at_start:
         reasons.append(t("it is used in every turn"))
     if any(not tool.optional for tool in manifest.tools) or _opted_in(manifest, wanted):
