@@ -192,6 +192,8 @@ async def test_every_message_of_a_conversation_is_in_a_summary_request_or_in_the
         assert [mark for mark in said[:-1] if mark not in read] == []
         in_part = sum(record["details"].get("shortened", 0) for record in compacted)
         assert sum(read.count(mark) < 2 for mark in said[:-1]) <= in_part
+        before = [record["tokensBefore"] for record in compacted]
+        assert max(before) <= window * 0.9
         assert not any("not sent" in said or "no model read" in said for said in notices(harness))
 
 

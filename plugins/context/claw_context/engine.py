@@ -57,7 +57,6 @@ MAX_COMPACTIONS = 3
 """Limit for one request that a service refuses as too long (spec/runtime.md C11)."""
 
 _MAX_CUTS = 5  # by then a 200k window is down to 6k tokens: what does not fit that never will
-_LEAST_DENSITY = 0.7  # real tokens per estimated one; English prose has 0.8 to 0.95 with the usual tokenizers
 _RETRY_MESSAGES = 16  # new messages until a compaction that achieved nothing is tried again
 _IMAGE_REFUSALS = frozenset({"bad_request", "request_too_large"})
 """Error reasons of services that got an image for a model without vision, or one they cannot read; their
@@ -202,7 +201,10 @@ class ContextView:
         """
         raw = [*self._head, *messages[self._start :]]
         costs = [*TokenCosts(self._head).each, *self._shown[1][self._start :]]
-        density = compaction.density(real_tokens, sum(costs) + self._overhead)
+        least = (
+            1.0 if self._session.history.pruned else compaction.LEAST_DENSITY
+        )  # the summariser reads whole results
+        density = compaction.density(real_tokens, sum(costs) + self._overhead, least)
         keep = min(int(self._budget.keep_recent / density), most_tokens)
         head = len(self._head)
         plan = compaction.plan_compaction(raw, costs, self._session, keep, density, head)
@@ -247,7 +249,7 @@ class ContextView:
             for at in range(len(messages) - 1, self._start - 1, -1):
                 if messages[at] is answer:
                     measured = tokens + sum(each[at + 1 :])
-                    return measured if measured >= estimated * _LEAST_DENSITY else estimated
+                    return measured if measured >= estimated * compaction.LEAST_DENSITY else estimated
         return estimated
 
     @property

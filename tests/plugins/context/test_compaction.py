@@ -241,7 +241,7 @@ def conversations(draw):
 
 @given(
     conversations(), st.sampled_from((0, 0.3, 0.7, 1)), st.sampled_from((12_000, 20_000, 40_000, 128_000, 200_000)),
-    st.sampled_from((1.0, 2.5)), st.sampled_from((0, 0.3)),
+    st.sampled_from((0.75, 1.0, 2.5)), st.sampled_from((0, 0.3)),
 )  # fmt: skip
 @settings(max_examples=150, deadline=None)
 def test_every_message_is_in_some_request_for_a_summary(messages, prefix_share, window, density, share):
