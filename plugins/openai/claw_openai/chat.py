@@ -279,6 +279,8 @@ class ChatParser:
                 yield TextDelta(text)
         for piece in delta.get("tool_calls") or ():
             self._grow(piece, piece.get("function") or {})
+        if old := delta.get("function_call"):  # of older compatible servers
+            self._grow({"index": 0}, old)
         self.received += choice.get("finish_reason") not in (None, "", self._stop)
         self._stop = choice.get("finish_reason") or self._stop
         self._usage = choice.get("usage") or self._usage

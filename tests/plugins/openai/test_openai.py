@@ -185,6 +185,17 @@ async def test_pieces_without_index_go_on_with_the_call_before():
     assert calls_of(message) == [("ls", {"path": "1"})]
 
 
+async def test_a_call_in_the_old_field_is_a_call():
+    pieces = [
+        {"function_call": {"name": "ls", "arguments": '{"pa'}},
+        {"function_call": {"arguments": 'th": "."}'}},
+    ]
+    message = await answer_of({"content": "I look."}, *pieces, stop("function_call"))
+
+    assert (message.stop_reason, message.text) == ("tool_use", "I look.")
+    assert calls_of(message) == [("ls", {"path": "."})]
+
+
 async def test_arguments_may_come_as_an_object_and_a_call_may_have_none():
     message = await answer_of(piece(0, "a", "ls", {"path": "1"}), piece(1, "b", "now"), stop("tool_calls"))
 
