@@ -35,10 +35,7 @@ from claw.storage.provenance import append_marked, keep_marks
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _CAUSES = {
-    errno.ENOENT: (
-        "{path} does not exist",
-        "list its folder with ls (~ and $ are not expanded)",
-    ),
+    errno.ENOENT: ("{path} does not exist", "list its folder with ls (~ and $ are not expanded)"),
     errno.ENOTDIR: ("{path} uses a file as if it were a folder", ""),
     errno.EISDIR: ("{path} is a folder, not a file", ""),
     errno.ELOOP: ("{path} is a circular link", ""),
