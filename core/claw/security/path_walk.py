@@ -9,7 +9,6 @@ import contextlib
 import errno
 import os
 import secrets
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,11 +73,6 @@ class PathTarget:
             return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
-
-    @property
-    def is_link(self) -> bool:
-        status = self.lstat()
-        return status is not None and stat.S_ISLNK(status.st_mode)
 
     def open(self, flags: int, mode: int = 0o666) -> int:
         return os.open(self.name, flags, mode, dir_fd=self.folder)

@@ -203,7 +203,7 @@ class WorkspaceFiles:
                 spot.path,
                 where="agents.defaults.ruleFiles",
             )
-        if spot.is_link:
+        if (status := spot.lstat()) and stat.S_ISLNK(status.st_mode):
             raise path_error("{path} is a rule file and a link: it can only be changed by hand", spot.path)
         self._hold.request(spot, after)
         return True
