@@ -131,15 +131,15 @@ def past(*records) -> SessionHistory:
         numbered.append(
             type(one)(**(fields | {"id": str(place), "parent_id": str(place - 1) if place else None}))
         )
-    whole, grown = SessionHistory.of(numbered), SessionHistory.of(numbered[:1])
+    whole, grown = SessionHistory(numbered), SessionHistory(numbered[:1])
     for one in numbered[1:]:
         grown.add(one)
-    assert grown.messages == whole.messages and grown.sendable() == whole.sendable()
+    assert grown.unpaired_messages == whole.unpaired_messages and grown.messages == whole.messages
     return whole
 
 
 def words(past: SessionHistory) -> list[str]:
-    return [message.content[0].text for message in past.sendable()]
+    return [message.content[0].text for message in past.messages]
 
 
 def test_what_was_left_out_is_not_shown_and_what_came_before_and_after_is():

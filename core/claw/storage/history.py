@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
@@ -26,89 +25,106 @@ from claw.storage.records import (
 from claw.storage.usage import SessionUsage
 
 
-@dataclass
 class SessionHistory:
-    """The records of one session and values derived from them. One session owns it and adds to it.
+    """The records of one session and values derived from them.
 
-    :param messages: the path to the newest record, not yet paired. The first ``settled`` of them need no
-        second look, because a user message follows them and no later result can belong to them;
-        ``settled_sent`` is their sendable form.
-    :param summary: the compaction in force; ``compactions`` counts all of them, ``flush`` is the newest
-        memory flush.
-    :param last_measured: the newest answer since that compaction with usage figures, and the tokens of its prompt
+    :ivar entries: all records, in the order in which they were written.
+    :ivar unpaired_messages: the path to the newest record: calls may lack results.
+    :ivar usage: total cost of the session, and the size of its newest prompt.
+    :ivar summary: the compaction in force; ``compactions`` counts all of them, ``memory_flush`` is the newest one.
+    :ivar last_measured: the newest answer since that compaction with usage figures, and the tokens of its prompt
         and answer.
-    :param sent_whole: False when the newest request left out messages that no summary covers: the figures of its answer
+    :ivar sent_whole: False when the newest request left out messages that no summary covers: the figures of its answer
         do not measure the history.
-    :param pruned: tool results that are sent in a shorter form: id → (the result, the short form), until the
-        next reload.
-    :param last_refusal: the last refusal that concerned the messages, and how often in a row it came, since the
-        file was loaded.
+    :ivar pruned: tool results that are sent in a shorter form: id → (the result, the short form), until the
+        next load.
+    :ivar last_refusal: the last refusal that concerned the messages, and how often in a row it came, since the load.
     """
 
-    entries: list[Entry]
-    messages: list[Message]
-    usage: SessionUsage
-    ids: set[str]
-    settled: int = 0
-    settled_sent: tuple[Message, ...] = ()
-    sent: tuple[Message, ...] | None = None
-    summary: CompactionRecord | None = None
-    compactions: int = 0
-    flush: MemoryFlushRecord | None = None
-    last_measured: tuple[Message, int] | None = None
-    sent_whole: bool = True
-    pruned: dict[int, tuple[Message, Message]] = field(default_factory=dict)
-    last_refusal: tuple[str, int] = ("", 0)
+    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+        self.load(entries)
 
-    @classmethod
-    def of(cls, entries: list[Entry]) -> "SessionHistory":
-        usage = SessionUsage()
+    def load(self, entries: Sequence[Entry]) -> None:
+        """Take these records in the place of those that it has."""
+        self.entries = list(entries)
+        self.unpaired_messages = list(build_context(entries).messages)
+        self.usage = SessionUsage()
+        self.compactions = 0
+        self.memory_flush: MemoryFlushRecord | None = None
+        self.last_measured: tuple[Message, int] | None = None
+        self.sent_whole = True
+        self.pruned: dict[int, tuple[Message, Message]] = {}
+        self.last_refusal = "", 0
+        self._ids = {entry.id for entry in entries}
+        self._unsettle()
         for entry in entries:
-            usage = _add_cost(usage, entry)
-        past = cls(entries, list(build_context(entries).messages), usage, {entry.id for entry in entries})
-        for entry in entries:
-            past._track(entry)
-        past.summary = active_compaction(entries)
-        return past
+            self._track(entry)
+        self.summary = active_compaction(entries)
+
+    def _unsettle(self) -> None:
+        self._settled = 0
+        self._settled_sent: tuple[Message, ...] = ()
+        self._sent: tuple[Message, ...] | None = None
 
     def add(self, entry: Record) -> None:
+        """Add a record behind the newest one; it is not written."""
         self.entries.append(entry)  # type: ignore[arg-type]
-        self.ids.add(entry.id)
+        self._ids.add(entry.id)
         self._track(entry)
         if isinstance(entry, CompactionRecord | Omission):
-            self.messages = list(build_context(self.entries).messages)
+            self.unpaired_messages = list(build_context(self.entries).messages)
             self._unsettle()
         elif message := message_of(entry):  # type: ignore[arg-type]
             self._settle(message)
-            self.messages.append(message)
-            self.sent = None
-        self.usage = _add_cost(self.usage, entry)
+            self.unpaired_messages.append(message)
+            self._sent = None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The history as a model may be sent it: the path to the newest record, every call with its result.
+
+        Only the messages since the newest user message are examined again.
+        """
+        if self._sent is None:
+            self._sent = self._settled_sent + sendable(self.unpaired_messages[self._settled :])
+        return self._sent
+
+    def messages_before(self, at: int) -> tuple[Message, ...]:
+        """Return what a model may be sent of the first ``at`` messages of ``unpaired_messages``."""
+        return sendable(self.unpaired_messages[:at])
+
+    @property
+    def last_user_at(self) -> float | None:
+        """Time of the newest message of a person, seconds since 1970; None when there is none."""
+        return self._time_of(lambda said: isinstance(said, User) and not said.kind)
+
+    @property
+    def last_answer_at(self) -> float | None:
+        """Time of the newest answer of a model, seconds since 1970; None when there is none."""
+        return self._time_of(lambda said: isinstance(said, Assistant))
+
+    def id_of(self, message: Message) -> str:
+        """Return the id of the record that holds this very message; empty when none does."""
+        said = (entry for entry in reversed(self.entries) if isinstance(entry, MessageRecord))
+        return next((entry.id for entry in said if entry.message is message), "")
 
     def _track(self, entry: Record) -> None:
-        """Update the values that compaction uses."""
+        """Add the cost of a record, and update the values that compaction uses."""
         if isinstance(entry, CompactionRecord):
+            self.usage = self.usage.plus(entry.usage, outside=True)
             self.summary, self.last_measured = entry, None  # earlier figures no longer describe what is sent
             self.compactions += 1
             self.pruned.clear()
         elif isinstance(entry, MemoryFlushRecord):
-            self.flush = entry
+            self.usage = self.usage.plus(entry.usage, outside=True)
+            self.memory_flush = entry
         elif isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
             usage = entry.message.usage
+            self.usage = self.usage.plus(usage)
             if read := usage.prompt_tokens:
                 self.last_measured = entry.message, read + (usage.output or 0)
 
-    def sendable(self) -> tuple[Message, ...]:
-        """Return the messages, paired. Only those since the newest user message are examined again."""
-        if self.sent is None:
-            self.sent = self.settled_sent + sendable(self.messages[self.settled :])
-        return self.sent
-
-    def newest(self, wanted: Callable[[Message], bool]) -> MessageRecord | None:
-        """Return the newest record whose message satisfies ``wanted``."""
-        said = (entry for entry in reversed(self.entries) if isinstance(entry, MessageRecord))
-        return next((entry for entry in said if wanted(entry.message)), None)
-
-    def time_of(self, wanted: Callable[[Message], bool]) -> float | None:
+    def _time_of(self, wanted: Callable[[Message], bool]) -> float | None:
         """Return the time of the newest message that satisfies ``wanted``, seconds since 1970; None when
         there is none.
         """
@@ -119,13 +135,15 @@ class SessionHistory:
         return None
 
     def _settle(self, message: Message) -> None:
-        """Update ``settled`` before ``message`` is added: a user message settles all before it, a result for
-        an older call undoes that.
+        """Update the settled messages, which need no second look, before ``message`` is added.
+
+        A user message settles all before it, as no later result can belong to them; a result for an older call undoes
+        that.
         """
         if isinstance(message, User):
-            self.settled_sent, self.settled = self.sendable(), len(self.messages)
+            self._settled_sent, self._settled = self.messages, len(self.unpaired_messages)
         elif isinstance(message, ToolResultMessage):
-            newer = self.messages[self.settled :]
+            newer = self.unpaired_messages[self._settled :]
             call_count = sum(
                 call.id == message.call_id for m in newer if isinstance(m, Assistant) for call in m.tool_calls
             )
@@ -135,11 +153,8 @@ class SessionHistory:
             if call_count <= result_count:
                 self._unsettle()
 
-    def _unsettle(self) -> None:
-        self.settled, self.settled_sent, self.sent = 0, (), None
 
-
-class BaseSession:
+class BaseSession(SessionHistory):
     """The history of one conversation for turns; a session store of a plugin derives its sessions from it.
 
     A subclass overrides :meth:`write` and :meth:`reset`; :meth:`flush` and :meth:`release` as far as its store needs it.
@@ -155,7 +170,7 @@ class BaseSession:
         self.key, self.agent_id, self.id = key, agent_id, id
         self.notices: tuple[str, ...] = ()
         self._clock = clock
-        self._past = SessionHistory.of(list(entries))
+        super().__init__(entries)
         self._next_id = int.from_bytes(os.urandom(4), "big")
 
     def write(self, entry: Record, line: bytes) -> None:
@@ -181,31 +196,8 @@ class BaseSession:
 
     def start_over(self, id: str, entries: Sequence[Entry] = ()) -> None:
         """Take another id and other records, for :meth:`reset`."""
-        self.id, self._past = id, SessionHistory.of(list(entries))
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The history as a model may be sent it: the path to the newest record, every call with its result."""
-        return self._past.sendable()
-
-    @property
-    def unpaired_messages(self) -> Sequence[Message]:
-        """The path to the newest record, unpaired: calls may lack results."""
-        return self._past.messages
-
-    def messages_before(self, at: int) -> tuple[Message, ...]:
-        """Return what a model may be sent of the first ``at`` messages of ``unpaired_messages``."""
-        return sendable(self._past.messages[:at])
-
-    @property
-    def last_user_at(self) -> float | None:
-        """Time of the newest message of a person, seconds since 1970; None when there is none."""
-        return self._past.time_of(lambda said: isinstance(said, User) and not said.kind)
-
-    @property
-    def last_answer_at(self) -> float | None:
-        """Time of the newest answer of a model, seconds since 1970; None when there is none."""
-        return self._past.time_of(lambda said: isinstance(said, Assistant))
+        self.id = id
+        self.load(entries)
 
     @property
     def now(self) -> float:
@@ -213,29 +205,9 @@ class BaseSession:
         return self._clock.now()
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
-        """All records, in the order in which they were written."""
-        return tuple(self._past.entries)
-
-    @property
-    def usage(self) -> SessionUsage:
-        """Total cost of the session, and the size of its newest prompt."""
-        return self._past.usage
-
-    @property
-    def history(self) -> SessionHistory:
-        """The history with the values that compaction uses. Read it; only ``append`` adds to it."""
-        return self._past
-
-    @property
     def size_bytes(self) -> int:
         """Size of what is stored, as far as it is known."""
         return 0
-
-    def id_of(self, message: Message) -> str:
-        """Return the id of the record that holds this very message; empty when none does."""
-        record = self._past.newest(lambda said: said is message)
-        return record.id if record else ""
 
     def append(self, message: Message) -> str:
         """Write a message behind the newest record, at once; return the record's id.
@@ -246,23 +218,13 @@ class BaseSession:
 
     def append_entry(self, entry: Record) -> str:
         """Append a record of any kind; its id, parent and time are filled in here."""
-        past = self._past
         self._next_id = (self._next_id + 1) & 0xFFFFFFFF
-        while (name := f"{self._next_id:08x}") in past.ids:
+        while (name := f"{self._next_id:08x}") in self._ids:
             self._next_id = (self._next_id + 1) & 0xFFFFFFFF
-        parent = past.entries[-1].id if past.entries else None
+        parent = self.entries[-1].id if self.entries else None
         entry, line = encode_record(
             msgspec.structs.replace(entry, id=name, parent_id=parent, timestamp=iso_time(self.now))
         )
         self.write(entry, line)
-        past.add(entry)
+        self.add(entry)
         return name
-
-
-def _add_cost(usage: SessionUsage, entry: Record) -> SessionUsage:
-    """Return the ledger with the cost of this record."""
-    if isinstance(entry, CompactionRecord | MemoryFlushRecord):
-        return usage.plus(entry.usage, outside=True)
-    if isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
-        return usage.plus(entry.message.usage)
-    return usage

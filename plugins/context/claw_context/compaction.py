@@ -147,11 +147,7 @@ class CompactionResult:
 
 def is_summary(message: Message, session: BaseSession) -> bool:
     """Return true if this message is the summary of the compacted part of the history."""
-    return (
-        session.history.summary is not None
-        and isinstance(message, Assistant)
-        and message.text.startswith(SUMMARY)
-    )
+    return session.summary is not None and isinstance(message, Assistant) and message.text.startswith(SUMMARY)
 
 
 def plan_compaction(
@@ -184,7 +180,7 @@ def plan_compaction(
         return None
     cut = cut_at(body, first)
     start = cut.turn_start if cut.splits_turn else cut.first_kept
-    summary = session.history.summary
+    summary = session.summary
     return CompactionPlan(
         history=tuple(body[:start]),
         prefix=tuple(body[start : cut.first_kept]),
@@ -275,7 +271,7 @@ async def compact_session(
     :raises BusyError: another process holds the session.
     """
     session: BaseSession = turn.session
-    messages, id, compactions = session.messages, session.id, session.history.compactions
+    messages, id, compactions = session.messages, session.id, session.compactions
     costs = [estimate_tokens(message) for message in messages]
     budget = ContextBudget.from_settings(
         turn.agent.section("compaction", CompactionSettings), turn.window_tokens
@@ -286,7 +282,7 @@ async def compact_session(
     async with turn.unlocked():
         done = await summarise_plan(plan, turn, aliases, focus)
     session = turn.session
-    if done is None or session.id != id or session.history.compactions != compactions:
+    if done is None or session.id != id or session.compactions != compactions:
         return None
     session.append_entry(done.record)
     await session.flush()

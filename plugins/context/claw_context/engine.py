@@ -153,12 +153,12 @@ class ContextView:
 
     async def _compact_if_due(self, messages: Sequence[Message]) -> None:
         """Flush memory and compact the history if their thresholds are reached."""
-        budget, past, flush = self._budget, self._session.history, self._compaction.memory_flush
+        budget, past, flush = self._budget, self._session, self._compaction.memory_flush
         tokens = self._size
         if self._is_first:
             self._prune_if_cold()
         if self._save and flush.enabled and budget.enabled:
-            last = past.flush.compactions if past.flush else None
+            last = past.memory_flush.compactions if past.memory_flush else None
             due = flush_is_due(tokens, budget.flush_at, past.compactions, last)
             if due or (self._is_first and last != past.compactions and self._flush_forced()):
                 record_flush(self._session, await self._save(await self._request()))
@@ -170,7 +170,7 @@ class ContextView:
 
     def _flush_forced(self) -> bool:
         """Return true if the file grew so much since the last flush that a flush is due at any window usage."""
-        last = self._session.history.flush
+        last = self._session.memory_flush
         grown = self._session.size_bytes - (last.size_bytes if last else 0)
         return bool(grown >= self._compaction.memory_flush.force_flush_transcript_bytes)
 
@@ -238,7 +238,7 @@ class ContextView:
         """Return the size of the request: the service's figure for the newest measured answer, plus an
         estimate of what followed. A figure far below the estimate is not used: some servers leave out cached tokens.
         """
-        each, past = self._shown[1], self._session.history
+        each, past = self._shown[1], self._session
         shortened = sum(
             estimate_tokens(long) - estimate_tokens(short) for long, short in past.pruned.values()
         )
@@ -260,7 +260,7 @@ class ContextView:
 
     async def _request(self) -> tuple[Message, ...]:
         """Return the messages to send."""
-        (shown, each), available, pruned = self._shown, self._available_tokens, self._session.history.pruned
+        (shown, each), available, pruned = self._shown, self._available_tokens, self._session.pruned
         total = self._total
         if self._start:
             total -= sum(each[: self._start])
@@ -296,7 +296,7 @@ class ContextView:
     def _record_omission(self, count: int) -> None:
         """Record whether the figures of the next answer measure the whole history."""
         if not self._is_aside:
-            self._session.history.sent_whole = not count
+            self._session.sent_whole = not count
 
     def _digest_of(self, left_out: Sequence[Message], room_tokens: int) -> tuple[Message, ...]:
         """Return a digest that replaces messages neither shown nor summarised; made without a model, kept in
@@ -304,7 +304,7 @@ class ContextView:
         """
         count, message = self._digest_cache
         if message is None or count != len(left_out):
-            before = self._session.history.summary
+            before = self._session.summary
             most = min(self._budget.summary_chars, room_tokens * CHARS_PER_TOKEN // 5)
             text = digest(left_out, before.summary if before and self._head else "", most)
             message = Assistant((Text(SUMMARY + text),))
@@ -328,7 +328,7 @@ class ContextView:
         )  # fmt: skip
         shown = self._shown[0][self._start :]
         for at, result in prune(shown, self._budget.window, how).items():
-            self._session.history.pruned[id(shown[at])] = (shown[at], result)
+            self._session.pruned[id(shown[at])] = (shown[at], result)
 
 
 def has_unsaved(session: BaseSession, messages: Sequence[Message] | None = None) -> bool:
@@ -337,7 +337,7 @@ def has_unsaved(session: BaseSession, messages: Sequence[Message] | None = None)
     :param messages: look among these only; None = the whole session.
     """
     wanted = None if messages is None else {id(message) for message in messages}
-    for entry in reversed(session.history.entries):
+    for entry in reversed(session.entries):
         if isinstance(entry, MemoryFlushRecord):
             return False
         said = entry.message if isinstance(entry, MessageRecord) else None
@@ -348,9 +348,7 @@ def has_unsaved(session: BaseSession, messages: Sequence[Message] | None = None)
 
 def record_flush(session: BaseSession, cost: Usage | None) -> None:
     """Record that the memory flush covers the conversation up to here."""
-    mark = MemoryFlushRecord(
-        compactions=session.history.compactions, size_bytes=session.size_bytes, usage=cost
-    )
+    mark = MemoryFlushRecord(compactions=session.compactions, size_bytes=session.size_bytes, usage=cost)
     session.append_entry(mark)
 
 

@@ -132,7 +132,7 @@ class Recovery:
                     async for event in events:
                         if not began:
                             began = True
-                            self.session.history.last_refusal = ("", 0)
+                            self.session.last_refusal = ("", 0)
                         yield event
                 return
             except ProviderError as refused:
@@ -146,7 +146,7 @@ class Recovery:
 
         :raises ProviderError: it is the first refusal, or leaving messages out did not help.
         """
-        past = self.session.history
+        past = self.session
         known, times = past.last_refusal
         mark = re.sub(r"\d+", "#", why)  # indexes in the list change as it grows
         times = times + 1 if known == mark else 1

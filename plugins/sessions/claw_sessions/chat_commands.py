@@ -113,8 +113,8 @@ async def _history(conversation: Conversation) -> tuple[int, int, int, str]:
     session = await runtime.sessions.open(key, agent)
     try:
         account = CallAccount(agent, key, session.id)
-        messages = len(list(counted_messages(session.history.entries)))
-        size = session.usage.context_tokens, messages, session.history.compactions
+        messages = len(list(counted_messages(session.entries)))
+        size = session.usage.context_tokens, messages, session.compactions
     finally:
         session.release()
     return *size, describe_cost(account, runtime.plugins)

@@ -181,10 +181,10 @@ def parse_stored_session(kept: SessionFile, data: bytes) -> ParsedSession:
 
 def conversation_stats(reading: ParsedSession) -> ConversationStats:
     """Compute the statistics of a conversation."""
-    past = SessionHistory.of(list(reading.entries))
+    past = SessionHistory(reading.entries)
     counted = list(counted_messages(reading.entries))
     last_message_at = next((one.timestamp for one in reversed(counted) if isinstance(one.message, User)), "")
-    tokens = sum(map(estimate_tokens, past.sendable()))
+    tokens = sum(map(estimate_tokens, past.messages))
     return ConversationStats(len(counted), tokens, past.usage, last_message_at)
 
 

@@ -27,7 +27,6 @@ from claw.runtime import (
     Disk,
     Lock,
     Record,
-    SessionHistory,
     UnknownRecord,
     archive_results,
     cannot_write,
@@ -163,7 +162,8 @@ class Session(BaseSession):
         self._close_file()
         if self._lock:
             self._lock.close()
-        self._lock, self._past, self.id = None, SessionHistory.of([]), ""
+        self._lock, self.id = None, ""
+        self.load(())
 
     async def _take(self) -> None:
         self.notices = ()
@@ -223,7 +223,7 @@ class Session(BaseSession):
         except OSError as refused:
             raise _cannot_open(self.path, refused) from refused
         self._line_is_open = bool(data) and not data.endswith(b"\n")
-        self._past = SessionHistory.of(list(reading.entries))
+        self.load(reading.entries)
 
     def _open_file(self) -> bytes:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
