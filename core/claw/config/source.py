@@ -9,7 +9,7 @@ from errno import EINVAL
 from pathlib import Path
 from typing import Any
 
-from claw.config.paths import Path as KeyPath, PathPart, format_key
+from claw.config.paths import Path as KeyPath, format_key
 from claw.contracts.errors import ConfigError
 from claw.i18n import t
 
@@ -134,116 +134,100 @@ def _check_text(text: str) -> None:
         raise _ParseError(problem, "Resolve the conflict and delete the markers", at)
 
 
-class _Builder:
-    """Builder of the tree from parser events, without recursion; ``at`` is the current line and column."""
+class _TreeReader:
+    """Reader of parser events into a tree, without recursion.
+
+    :ivar at: the line and column of the current event.
+    :ivar lines: those of the keys and entries so far.
+    """
 
     def __init__(self) -> None:
         self.at = (1, 1)
         self.root: Any = None
         self.lines: dict[KeyPath, int] = {}
-        self._stack: list[tuple[Any, KeyPath]] = []
+        self._open: list[tuple[Any, KeyPath]] = []
         self._key: str | None = None
         self._count = 0
 
-    @property
-    def wants_key(self) -> bool:
-        return bool(self._stack) and isinstance(self._stack[-1][0], dict) and self._key is None
+    def read(self, text: str) -> None:
+        """Read the one document of a YAML text. :raises YAMLError: it cannot be parsed."""
+        import yaml
 
-    @property
-    def path(self) -> KeyPath:
-        """Path of the next value."""
-        if not self._stack:
-            return ()
-        holder, path = self._stack[-1]
-        step: PathPart = self._key or "" if isinstance(holder, dict) else len(holder)
-        return (*path, step)
+        loader, documents = getattr(yaml, "CSafeLoader", yaml.SafeLoader), 0
+        for event in yaml.parse(text, Loader=loader):
+            mark: Any = event.start_mark
+            self.at = mark.line + 1, mark.column + 1
+            documents += isinstance(event, yaml.DocumentStartEvent)
+            if documents > 1:
+                raise self._refusal("a second document begins here", "Keep one document in the file")
+            if isinstance(event, yaml.CollectionEndEvent):
+                self._open.pop()
+            elif isinstance(event, yaml.NodeEvent):
+                if isinstance(event, yaml.AliasEvent) or event.anchor:
+                    problem = "anchors and aliases (& and *) are not allowed here"
+                    raise self._refusal(problem, "Write the value in full")
+                if event.tag not in (None, "!"):  # type: ignore[attr-defined]
+                    problem = "the tag {tag} is not allowed here"
+                    raise self._refusal(problem, "Write plain values only", tag=event.tag)  # type: ignore[attr-defined]
+                self._add(
+                    event, isinstance(event, yaml.ScalarEvent), isinstance(event, yaml.MappingStartEvent)
+                )
 
-    def refusal(self, problem: str, fix: str, **values: object) -> _ParseError:
-        return _ParseError(problem, fix, self.at, **values)
+    def _add(self, event: Any, is_scalar: bool, is_mapping: bool) -> None:
+        """Add a key, a scalar, or the start of a mapping or list."""
+        holder, path = self._open[-1] if self._open else (None, ())
+        if isinstance(holder, dict) and self._key is None:
+            self._begin_entry(event.value if is_scalar else None, holder, path)
+            return
+        self._count += 1
+        if self._count > MAX_NODES:
+            raise self._refusal(
+                "the file contains more than {limit} values", "Make it smaller", limit=MAX_NODES
+            )
+        value: Any = {} if is_mapping else []
+        if is_scalar:
+            value = _scalar(event.value) if event.implicit[0] else event.value
+        if holder is None:
+            self.root = value
+        elif isinstance(holder, dict):
+            path, holder[self._key], self._key = (*path, self._key or ""), value, None
+        else:
+            path = (*path, len(holder))
+            holder.append(value)
+            self.lines[path] = self.at[0]
+        if not is_scalar:
+            self._open.append((value, path))
+            if len(self._open) > MAX_DEPTH:
+                raise self._refusal(
+                    "is nested deeper than {limit} levels", "Make it flatter", limit=MAX_DEPTH
+                )
 
-    def key(self, name: str) -> None:
-        holder, path = self._stack[-1]
+    def _begin_entry(self, name: str | None, holder: dict[str, Any], path: KeyPath) -> None:
+        if name is None:
+            raise self._refusal("a key must be a string", "Write key: value")
         path = (*path, name)
         if name in holder:
             problem = "the key {key} appears twice (first in line {first})"
-            raise self.refusal(problem, "Keep one of them", key=format_key(path), first=self.lines.get(path))
+            raise self._refusal(problem, "Keep one of them", key=format_key(path), first=self.lines.get(path))
         self._key = name
         self.lines[path] = self.at[0]
 
-    def value(self, value: Any) -> None:
-        self._count += 1
-        if self._count > MAX_NODES:
-            raise self.refusal(
-                "the file contains more than {limit} values", "Make it smaller", limit=MAX_NODES
-            )
-        path = self.path
-        if not self._stack:
-            self.root = value
-        elif isinstance(holder := self._stack[-1][0], dict):
-            holder[self._key] = value
-            self._key = None
-        else:
-            holder.append(value)
-            self.lines[path] = self.at[0]
-
-    def open(self, value: Any) -> None:
-        path = self.path
-        self.value(value)
-        self._stack.append((value, path))
-        if len(self._stack) > MAX_DEPTH:
-            raise self.refusal("is nested deeper than {limit} levels", "Make it flatter", limit=MAX_DEPTH)
-
-    def close(self) -> None:
-        self._stack.pop()
+    def _refusal(self, problem: str, fix: str, **values: object) -> _ParseError:
+        return _ParseError(problem, fix, self.at, **values)
 
 
 def _parse_yaml(text: str) -> tuple[Any, dict[KeyPath, int]]:
     import yaml
 
     _check_text(text)
-    builder = _Builder()
+    reader = _TreeReader()
     try:
-        _build(text, builder)
+        reader.read(text)
     except yaml.YAMLError as cause:
         raise _yaml_error(cause, text) from cause
-    if builder.root is None:
+    if reader.root is None:
         raise _ParseError("the file is empty", "Write a key into it, or delete it")
-    return builder.root, builder.lines
-
-
-def _build(text: str, builder: _Builder) -> None:
-    """Build the tree of a YAML text. :raises YAMLError: it cannot be parsed."""
-    import yaml
-
-    loader, documents = getattr(yaml, "CSafeLoader", yaml.SafeLoader), 0
-    for event in yaml.parse(text, Loader=loader):
-        mark: Any = event.start_mark
-        builder.at = mark.line + 1, mark.column + 1
-        documents += isinstance(event, yaml.DocumentStartEvent)
-        if documents > 1:
-            raise builder.refusal("a second document begins here", "Keep one document in the file")
-        if isinstance(event, yaml.NodeEvent):
-            _handle_event(event, builder)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            builder.close()
-
-
-def _handle_event(event: Any, builder: _Builder) -> None:
-    """Handle a scalar, or the start of a mapping or list."""
-    import yaml
-
-    if isinstance(event, yaml.AliasEvent) or event.anchor:
-        raise builder.refusal("anchors and aliases (& and *) are not allowed here", "Write the value in full")
-    if event.tag not in (None, "!"):
-        raise builder.refusal("the tag {tag} is not allowed here", "Write plain values only", tag=event.tag)
-    if builder.wants_key:
-        if not isinstance(event, yaml.ScalarEvent):
-            raise builder.refusal("a key must be a string", "Write key: value")
-        builder.key(event.value)
-    elif isinstance(event, yaml.ScalarEvent):
-        builder.value(_scalar(event.value) if event.implicit[0] else event.value)
-    else:
-        builder.open({} if isinstance(event, yaml.MappingStartEvent) else [])
+    return reader.root, reader.lines
 
 
 def _scalar(text: str) -> Any:
@@ -282,11 +266,11 @@ def _parse_json(text: str) -> tuple[Any, dict[KeyPath, int]]:
     import yaml
 
     _check_text(text)
-    builder = _Builder()
+    reader = _TreeReader()
     with suppress(yaml.YAMLError):
-        _build(text, builder)
+        reader.read(text)
     try:
-        return json.loads(text, parse_constant=_reject_constant, object_pairs_hook=_unique), builder.lines
+        return json.loads(text, parse_constant=_reject_constant, object_pairs_hook=_unique), reader.lines
     except json.JSONDecodeError as cause:
         problem, fix = "is not valid JSON ({cause})", "Correct the line; JSON allows no trailing comma"
         if cause.msg.startswith("Expecting property name") and text[cause.pos : cause.pos + 1] not in "}'":
