@@ -14,6 +14,7 @@ ClawError            (exit 1) something that a person can fix: the problem, its 
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 from claw.i18n import t
 
@@ -24,7 +25,8 @@ class ClawError(Exception):
     :param problem: English template of the problem; translated when shown.
     :param where: the file, key, line or input of the problem; empty when the problem names it.
     :param fix: English template of an instruction.
-    :param values: values of the placeholders in both templates.
+    :param values: values of the placeholders in both templates. ``texts`` of a class below are ``where``, ``fix`` and
+        these values.
     """
 
     exit_code = 1
@@ -114,10 +116,8 @@ class BusyError(ClawError):
     :param pid: of the holder; None when it is not known.
     """
 
-    def __init__(
-        self, problem: str, /, *, pid: int | None, where: str = "", fix: str = "", **values: object
-    ) -> None:
-        super().__init__(problem, where=where, fix=fix, pid=pid, **values)
+    def __init__(self, problem: str, /, *, pid: int | None, **texts: Any) -> None:
+        super().__init__(problem, pid=pid, **texts)
         self.pid = pid
 
 
@@ -145,11 +145,9 @@ class ProviderError(ClawError):
         retryable: bool = False,
         status: int | None = None,
         retry_after_seconds: float | None = None,
-        where: str = "",
-        fix: str = "",
-        **values: object,
+        **texts: Any,
     ) -> None:
-        super().__init__(problem, where=where, fix=fix, **values)
+        super().__init__(problem, **texts)
         self.reason, self.retryable = reason, retryable
         self.status, self.retry_after_seconds = status, retry_after_seconds
 
@@ -161,18 +159,8 @@ class BudgetError(ClawError):
     :param skips: no person waits for the answer: the turn is skipped, not failed.
     """
 
-    def __init__(
-        self,
-        problem: str,
-        /,
-        *,
-        excuse: str,
-        skips: bool = False,
-        where: str = "",
-        fix: str = "",
-        **values: object,
-    ) -> None:
-        super().__init__(problem, where=where, fix=fix, **values)
+    def __init__(self, problem: str, /, *, excuse: str, skips: bool = False, **texts: Any) -> None:
+        super().__init__(problem, **texts)
         self.excuse, self.skips = excuse, skips
 
 
@@ -193,11 +181,9 @@ class DeliveryError(ClawError):
         permanent: bool = False,
         retry_after_seconds: float | None = None,
         outcome_unknown: bool = False,
-        where: str = "",
-        fix: str = "",
-        **values: object,
+        **texts: Any,
     ) -> None:
-        super().__init__(problem, where=where, fix=fix, **values)
+        super().__init__(problem, **texts)
         self.permanent, self.retry_after_seconds = permanent, retry_after_seconds
         self.outcome_unknown = outcome_unknown
 

@@ -5,11 +5,11 @@ import contextlib
 import contextvars
 import inspect
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Literal, Protocol, TypeVar, overload
 
 from claw.contracts import tool_schema as args
@@ -88,7 +88,6 @@ class Sandbox(Protocol):
 
 THREADS = 8
 """Limit of plain functions of one package that run at once."""
-_IDLE_SECONDS = 10.0
 
 
 Effects = Literal["none", "idempotent", "once"]
@@ -220,23 +219,19 @@ class ToolContext:
 
 
 class DaemonThreadPool:
-    """A pool that runs at most ``width`` calls at once, in daemon threads: a call that hangs does not block
-    process exit.
-
-    (A ``ThreadPoolExecutor`` is joined when the interpreter ends, so a hanging tool would block the
-    terminal.) An idle thread waits a while for the next call, because a new thread costs more than most
-    calls.
+    """A pool that runs at most ``width`` calls at once, in daemon threads that stay: a call that hangs does not block
+    process exit. (A ``ThreadPoolExecutor`` is joined when the interpreter ends, so a hanging tool would block the
+    terminal.)
     """
 
     def __init__(self, width: int, name: str) -> None:
-        self._width, self._name = width, name
-        self._alive = self._idle = 0
-        self._queue: deque[Callable[[], None]] = deque()
-        self._guard = threading.Condition()
+        self._width, self._name, self._alive = width, name, 0
+        self._queue = SimpleQueue[Callable[[], None]]()
+        self._idle, self._guard = threading.Semaphore(0), threading.Lock()
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Return the answer of ``call``, which must not raise. A caller that is cancelled while it waits
-        leaves the queue.
+        """Return the answer of ``call``, which must not raise. It is not called if the caller is cancelled while it
+        waits.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
@@ -247,27 +242,17 @@ class DaemonThreadPool:
                 with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                     loop.call_soon_threadsafe(_settle, answer, result)
 
+        self._queue.put(work)
         with self._guard:
-            self._queue.append(work)
-            start = self._idle < len(self._queue) and self._alive < self._width
-            self._alive += start
-            self._guard.notify()
-        if start:
-            threading.Thread(target=self._run_queue, daemon=True, name=self._name).start()
+            if not self._idle.acquire(blocking=False) and self._alive < self._width:
+                self._alive += 1
+                threading.Thread(target=self._run_queue, daemon=True, name=self._name).start()
         return await answer
 
     def _run_queue(self) -> None:
         while True:
-            with self._guard:
-                if not self._queue:
-                    self._idle += 1
-                    self._guard.wait(_IDLE_SECONDS)
-                    self._idle -= 1
-                if not self._queue:
-                    self._alive -= 1
-                    return
-                work = self._queue.popleft()
-            work()
+            self._queue.get()()
+            self._idle.release()
 
 
 def _settle(future: "asyncio.Future[T]", result: T) -> None:
