@@ -16,8 +16,10 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import claw
+import claw_channel_sdk
 import claw_http
 import claw_memory
+import claw_tool_sdk
 import msgspec
 import pytest_claw
 from claw.config.models import Settings
@@ -39,6 +41,8 @@ from claw.policy.catalog import CORE_TOOLS
 from claw_admin.config_file.schema import add_owned_schemas
 
 HERE = Path(__file__).parent
+PUBLIC = {name: module for module in (claw_channel_sdk, claw_tool_sdk, claw) for name in module.__all__}
+"""Public name of a class of the contracts → where authors import it."""
 
 
 HOOKS = {
@@ -146,8 +150,8 @@ def _types_of(text: str) -> list[str]:
     found: dict[str, str] = {}
     for _ in range(2):
         named = set(re.findall(r"\b[A-Z][A-Za-z]+\b", "\n".join((text, *found.values()))))
-        for name in named & set(claw.__all__) - found.keys():
-            kind = getattr(claw, name)
+        for name in named & PUBLIC.keys() - found.keys():
+            kind = getattr(PUBLIC[name], name)
             is_data = inspect.isclass(kind) and (
                 dataclasses.is_dataclass(kind) or getattr(kind, "_is_protocol", False)
             )

@@ -22,10 +22,8 @@ from claw.contracts.channel import (
     Channel as Channel,
     ChannelLimits as ChannelLimits,
     ChannelState as ChannelState,
-    ChatApi as ChatApi,
     ChatCommand as ChatCommand,
     Inbox as Inbox,
-    StreamingReply as StreamingReply,
 )
 from claw.contracts.diagnostics import (
     Diagnostic as Diagnostic,
@@ -64,7 +62,6 @@ from claw.contracts.events import (
 from claw.contracts.extensions import (
     Approver as Approver,
     CallContext as CallContext,
-    ChatApprover as ChatApprover,
     ContextEngine as ContextEngine,
     MessageFilter as MessageFilter,
     ModelOptions as ModelOptions,
@@ -90,7 +87,6 @@ from claw.contracts.messages import (
     Inbound as Inbound,
     MessageContext as MessageContext,
     Outbound as Outbound,
-    PendingApproval as PendingApproval,
     QuotedMessage as QuotedMessage,
     Receipt as Receipt,
     Sender as Sender,

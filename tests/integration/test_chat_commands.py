@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from claw import Decision, PendingApproval, hookimpl, i18n as words
+from claw import Decision, hookimpl, i18n as words
 from claw.agent.chat_commands import Conversation, run_chat_command
 from claw.agent.routing import admit
 from claw.agent.turn_context import TurnOptions
@@ -26,6 +26,7 @@ from claw.contracts.provider import KnownModels
 from claw.host.calls import Review
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 from claw_approvals.question import VERDICTS
+from claw_channel_sdk import PendingApproval
 from claw_gateway.chat_commands import QUEUE_MODES
 from claw_models.chat_commands import THINKING_LEVELS
 from typer.testing import CliRunner

@@ -9,12 +9,13 @@ from typing import Any
 import claw_memory
 import claw_tools_std
 import pytest
-from claw import PendingApproval, ToolContext, tool
+from claw import ToolContext, tool
 from claw.agent.turn_context import notes_of
 from claw.contracts.errors import FenceError
 from claw.contracts.messages import Address, Inbound, MessageContext, Sender
 from claw.storage.provenance import line_provenances
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
+from claw_channel_sdk import PendingApproval
 
 PLUGINS = {"tools-std": claw_tools_std, "memory": claw_memory}
 CHAT = {"allowFrom": ["boss", "u1"], "groups": {"g1": {}}}

@@ -1,11 +1,11 @@
 """The channel contract: channels, ``Inbox`` (what a channel may ask of the runtime), and chat commands."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal, Protocol
 
-from claw.contracts.messages import Address, Inbound, Outbound, Receipt
+from claw.contracts.messages import Inbound, Outbound, Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +57,6 @@ class Inbox(Protocol):
         """
 
 
-class StreamingReply(Protocol):
-    """A streaming reply. One per turn; whatever happens, ``finish`` or ``abandon`` ends it.
-
-    Where the service drops repeats it may also have ``messages(text)``, the number of messages that a text takes, and
-    ``async again(count)``, which posts the first ones once more with the same keys: this finds what a crash left.
-    """
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """The ids of the messages that are posted now, as :attr:`Outbound.replaces` takes them."""
-
-    async def show(self, text: str) -> None:
-        """Show the whole text so far. May skip a state under load; never raises for an error of the service."""
-
-    async def finish(self, outbound: Outbound) -> Receipt:
-        """Write the final text, always whole, in the place of what was shown.
-
-        :raises DeliveryError: as for ``send``.
-        """
-
-    async def abandon(self) -> None:
-        """End without a final text: leave nothing that looks as if it were still being written."""
-
-
 WAITS_FOR_REPLY = "waits"
 OPERATOR_ONLY = "operator"
 """Capability of a channel on which only the operator writes, or a program with the operator's token. It decides on text
@@ -112,46 +88,6 @@ class Channel(Protocol):
 
         :raises DeliveryError: the service did not accept it; the error says if another try may help.
         """
-
-
-class ChatApi(Protocol):
-    """Chat actions of one tool call: in the chat that its turn answers in, and those that the agent's settings name."""
-
-    def resolve_address(self, target: str = "", channel: str = "", account: str = "") -> Address:
-        """Return the address of a chat; without arguments, of the chat that this turn answers in.
-
-        :param target: the id of a chat, or ``channel:chat``.
-        :raises ToolError: the agent may not write there; the text is for the model, as for every method here.
-        """
-
-    def answered_message_id(self, where: Address | None = None) -> str:
-        """Return the id of the message that this turn answers, if it is in that chat; else empty."""
-
-    async def send(
-        self,
-        text: str,
-        paths: Sequence[str] = (),
-        where: Address | None = None,
-        reply_to: str | None = None,
-        voice: bool = False,
-    ) -> tuple[str, ...]:
-        """Send a text, with files of the workspace; return the message ids."""
-
-    async def edit(self, message_id: str, text: str, where: Address | None = None) -> None:
-        """Change the text of one of our messages."""
-
-    async def delete(self, message_id: str, where: Address | None = None) -> None:
-        """Delete one of our messages."""
-
-    async def react(
-        self, emoji: str, message_id: str = "", remove: bool = False, where: Address | None = None
-    ) -> None:
-        """Add our reaction to a message (by default the one that is answered), or remove it."""
-
-    async def poll(
-        self, question: str, options: Sequence[str], where: Address | None = None
-    ) -> tuple[str, ...]:
-        """Send a poll to the chat."""
 
 
 ConversationChange = Literal["never", "with-arguments", "always"]

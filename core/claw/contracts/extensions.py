@@ -7,7 +7,7 @@ Everything here is a protocol: an object needs the members, not a base class. Wh
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from claw.contracts.messages import (
     Address,
@@ -15,7 +15,6 @@ from claw.contracts.messages import (
     Decision,
     Inbound,
     Outbound,
-    PendingApproval,
     Sender,
 )
 from claw.contracts.provider import Credential, ModelCall, ModelRef, Provider, Request, SystemPrompt
@@ -307,30 +306,13 @@ class Approver(Protocol):
 
     It may have ``attach(runtime)``, called before the first turn; ``withdraw(session_key) -> int``, which closes the open
     requests of a conversation; ``ask_at_terminal(write)``, called at a terminal with a function that prints lines. One
-    whose requests are answered in chats is a :class:`ChatApprover`.
+    whose requests are answered in chats is a ``claw_channel_sdk.ChatApprover``.
     """
 
     name: str
 
     async def ask(self, request: ApprovalRequest) -> Decision:
         """Ask a person and return the answer; an error refuses the call. A turn that is stopped cancels the wait."""
-
-
-@runtime_checkable
-class ChatApprover(Approver, Protocol):
-    """An approver whose requests are sent to chats, and answered there with buttons.
-
-    The process that serves the chats sets ``show_request``, which may be called from the plugin's loop; it returns false
-    when a request could not be shown.
-    """
-
-    show_request: Callable[[PendingApproval], Awaitable[bool]] | None
-
-    def as_message(self, pending: PendingApproval) -> Outbound:
-        """Return the request as a message to the chat that its turn came from."""
-
-    def answer_button(self, value: str, inbound: Inbound, owner: bool) -> str | None:
-        """Accept the answer of an admitted person; return a line for them, None when it is another button."""
 
 
 class MessageFilter(Protocol):
@@ -371,7 +353,8 @@ class TurnLog(Protocol):
     It may also have ``is_over(turn) -> bool``, true once a turn ended; ``is_repeat(inbound) -> bool``, which records a
     message and is true when it was recorded before; ``reached(point)``, called between two of its writes with
     ``turn-began``, ``user-recorded``, ``effect-marked``, ``effect-done``, ``answer-recorded``, ``turn-ended``; and,
-    when it keeps an outbox, ``chat_api(key, inbound, context, runtime) -> ChatApi``, through which tools send.
+    when it keeps an outbox, ``chat_api(key, inbound, context, runtime) -> ChatApi`` (``claw_tool_sdk``), through which
+    tools send.
     """
 
     name: str

@@ -232,25 +232,6 @@ class ApprovalRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingApproval:
-    """A request that waits for an answer.
-
-    :param id: short; cannot be guessed.
-    :param asked_at_ms: milliseconds since 1970, UTC; ``expires_at_ms`` too.
-    """
-
-    id: str
-    request: ApprovalRequest
-    asked_at_ms: int
-    expires_at_ms: int
-
-    @property
-    def verdicts(self) -> tuple[str, ...]:
-        """The possible answers."""
-        return ("once", "always", "deny") if self.request.grant else ("once", "deny")
-
-
-@dataclass(frozen=True, slots=True)
 class Decision:
     """The answer of an approver.
 

@@ -185,7 +185,7 @@ class ToolContext:
     :param state_dir: the plugin's own folder under ``CLAW_HOME``.
     :param progress: report to the person how far a long call is.
     :param send: send a text to the conversation this turn came from; returns the message ids.
-    :param talk: wider chat access, a :class:`claw.ChatApi`: other chats that the settings name, files, edits,
+    :param talk: wider chat access, a :class:`claw_tool_sdk.ChatApi`: other chats that the settings name, files, edits,
         reactions.
     :param status: facts of the turn: model, context_tokens, used_tokens, session_key, zone, thinking, turn.
     :param environment: what a child process may see (already filtered).

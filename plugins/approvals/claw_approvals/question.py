@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from claw import ApprovalRequest, Button, Outbound, PendingApproval, ToolError, t
+from claw import ApprovalRequest, Button, Outbound, ToolError, t
 from claw.runtime import normalise_tool_name
+from claw_channel_sdk import PendingApproval
 from claw_tool_sdk import is_interpreter, split_single_command
 
 VERDICTS = ("once", "always", "deny")

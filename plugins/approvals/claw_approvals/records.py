@@ -3,8 +3,9 @@
 import secrets
 from dataclasses import dataclass
 
-from claw import Address, ApprovalRequest, PendingApproval, Sender
+from claw import Address, ApprovalRequest, Sender
 from claw.runtime import Database
+from claw_channel_sdk import PendingApproval
 
 TABLES = (
     """CREATE TABLE IF NOT EXISTS approvals

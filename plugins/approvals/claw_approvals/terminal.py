@@ -14,7 +14,7 @@ from claw.runtime import LOCAL_SENDER, TERMINAL
 from claw_approvals.question import headline
 
 if TYPE_CHECKING:
-    from claw import PendingApproval
+    from claw_channel_sdk import PendingApproval
 
     from claw_approvals.approvals import Approvals
 

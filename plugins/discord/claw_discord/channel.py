@@ -22,11 +22,10 @@ from claw import (
     Outbound,
     Receipt,
     Secret,
-    StreamingReply,
     t,
 )
 from claw.runtime import make_folder, replace_file
-from claw_channel_sdk import EditStream, SentSearch, account_fact, delete_surplus, split_text
+from claw_channel_sdk import EditStream, SentSearch, StreamingReply, account_fact, delete_surplus, split_text
 
 from claw_discord import outbound as body
 from claw_discord.client import Connection, ConnectionTimings, label

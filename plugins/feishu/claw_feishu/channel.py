@@ -21,10 +21,9 @@ from claw import (
     Inbox,
     Outbound,
     Receipt,
-    StreamingReply,
     t,
 )
-from claw_channel_sdk import WebRoute, account_fact
+from claw_channel_sdk import StreamingReply, WebRoute, account_fact
 
 from claw_feishu import media
 from claw_feishu.cards import Card, CardStream

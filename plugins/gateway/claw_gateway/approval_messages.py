@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
-from claw import Address, Channel, ChatApprover, PendingApproval, t
+from claw import Address, Channel, t
 from claw.runtime import App, describe_exception, in_loop
+from claw_channel_sdk import ChatApprover, PendingApproval
 
 from claw_gateway.channel_states import state_from
 from claw_gateway.delivery import OutboxDelivery

@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
-from claw import Address, Channel, DeliveryError, Outbound, Receipt, StreamingReply, t
+from claw import Address, Channel, DeliveryError, Outbound, Receipt, t
 from claw.runtime import SYSTEM_CLOCK, Clock, Timeouts, describe_exception, within
+from claw_channel_sdk import StreamingReply
 
 from claw_gateway.journal import Journal, PendingReply
 from claw_gateway.outbox_items import (

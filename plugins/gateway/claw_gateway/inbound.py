@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from claw import AcceptedEvent, Address, ChatApprover, ClawError, Inbound, Outbound, QuotedMessage, Sender, t
+from claw import AcceptedEvent, Address, ClawError, Inbound, Outbound, QuotedMessage, Sender, t
 from claw.runtime import (
     OPERATOR_ONLY,
     WAITS_FOR_REPLY,
@@ -33,6 +33,7 @@ from claw.runtime import (
     run_chat_command,
     run_filters,
 )
+from claw_channel_sdk import ChatApprover
 
 from claw_gateway.abort_words import is_abort
 from claw_gateway.attachments import fetch_attachments

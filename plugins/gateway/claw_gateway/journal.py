@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from claw import AcceptedEvent, ChatApi, ClawError, ConfigError, Inbound, Outbound
+from claw import AcceptedEvent, ClawError, ConfigError, Inbound, Outbound
 from claw.runtime import SYSTEM_CLOCK, Clock, DailyTask, Database, Statement, to_json
 from claw_channel_sdk import MessageFate
 
@@ -23,6 +23,9 @@ from claw_gateway.journal_reports import JournalReports
 from claw_gateway.lost_messages import LostMessages
 from claw_gateway.process.failpoint import failpoint
 from claw_gateway.tables import TABLES
+
+if TYPE_CHECKING:
+    from claw_gateway.chat_api import OutboxChat
 
 KEPT_DAYS = 7  # the longest that a platform redelivers; after it an id may be forgotten
 _DAY_MS = 24 * 3600 * 1000
@@ -198,7 +201,7 @@ class Journal(JournalReports, LostMessages, FailedReplies):
         """Die here if a test wants that."""
         failpoint(point)
 
-    def chat_api(self, key: str, inbound: Inbound, context: Any, runtime: Any) -> ChatApi:
+    def chat_api(self, key: str, inbound: Inbound, context: Any, runtime: Any) -> "OutboxChat":
         """Return the chat actions of one tool call; what it sends goes through the outbox."""
         from claw_gateway.chat_api import OutboxChat
 

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from claw import Address, Channel, DeliveryError, Outbound, Receipt, StreamingReply
+from claw import Address, Channel, DeliveryError, Outbound, Receipt
+from claw_channel_sdk import StreamingReply
 
 
 class UnexpectedError(DeliveryError):

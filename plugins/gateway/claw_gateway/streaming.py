@@ -14,13 +14,12 @@ from claw import (
     MessageRecorded,
     Outbound,
     StepStarted,
-    StreamingReply,
     TextStreamed,
     Thinking,
     t,
 )
-from claw.runtime import SYSTEM_CLOCK, WAITS_FOR_REPLY, Turn, describe_exception, within
-from claw_channel_sdk import BlockSplitter
+from claw.runtime import SYSTEM_CLOCK, Turn, WAITS_FOR_REPLY, describe_exception, within
+from claw_channel_sdk import BlockSplitter, StreamingReply
 
 from claw_gateway.journal import Journal
 from claw_gateway.process.failpoint import failpoint

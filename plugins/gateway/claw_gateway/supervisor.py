@@ -16,7 +16,6 @@ from claw import (
     Address,
     Channel,
     ChannelState,
-    ChatApprover,
     ClawError,
     ConfigError,
     Inbound,
@@ -45,7 +44,7 @@ from claw.runtime import (
     retry_until_written,
     run_turn,
 )
-from claw_channel_sdk import MessageFate
+from claw_channel_sdk import ChatApprover, MessageFate
 
 from claw_gateway.approval_messages import ApprovalMessages
 from claw_gateway.channel_inbox import ChannelInbox

@@ -14,7 +14,7 @@ _SHOW_SECONDS = 0.5
 
 
 class StreamingChecks(ChannelSuiteBase):
-    """Checks of the :class:`claw.StreamingReply` that ``stream`` returns."""
+    """Checks of the :class:`claw_channel_sdk.StreamingReply` that ``stream`` returns."""
 
     def test_a_streamed_reply_ends_complete_in_one_message(self) -> None:
         async def trial(on: ChannelTrial) -> None:

@@ -20,10 +20,9 @@ from claw import (
     Inbox,
     Outbound,
     Receipt,
-    StreamingReply,
     t,
 )
-from claw_channel_sdk import EditStream, SentSearch, account_fact, delete_surplus
+from claw_channel_sdk import EditStream, SentSearch, StreamingReply, account_fact, delete_surplus
 
 from claw_telegram.api import QUIET, BotApi, TelegramError
 from claw_telegram.call_budget import is_group

@@ -23,7 +23,7 @@ def draft_id(key: str) -> int:
 
 
 class DraftStream:
-    """A :class:`claw.StreamingReply` that shows drafts and posts the final text.
+    """A :class:`claw_channel_sdk.StreamingReply` that shows drafts and posts the final text.
 
     :param final: posts the final text; no message exists before.
     :param draw: updates the draft.

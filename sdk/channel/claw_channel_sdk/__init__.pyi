@@ -8,6 +8,10 @@ from claw_channel_sdk.accounts import (
     UnavailableChannel as UnavailableChannel,
     read_accounts as read_accounts,
 )
+from claw_channel_sdk.chat_approver import (
+    ChatApprover as ChatApprover,
+    PendingApproval as PendingApproval,
+)
 from claw_channel_sdk.edit_stream import (
     EditStream as EditStream,
     delete_surplus as delete_surplus,
@@ -31,6 +35,9 @@ from claw_channel_sdk.splitting import (
     BlockSplitter as BlockSplitter,
     split_text as split_text,
     text_width as text_width,
+)
+from claw_channel_sdk.streaming_reply import (
+    StreamingReply as StreamingReply,
 )
 
 __all__: list[str]

@@ -27,7 +27,7 @@ class _PostedMessage:
 
 
 class EditStream:
-    """A :class:`claw.StreamingReply` over messages that can be edited.
+    """A :class:`claw_channel_sdk.StreamingReply` over messages that can be edited.
 
     While the text grows, at most one call is made per pause; states in between are skipped, and a failed edit never
     posts a second message. ``finish`` may be called again after it raised: it continues with the missing parts.

@@ -3,18 +3,9 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from claw import (
-    Address,
-    Attachment,
-    Channel,
-    ChannelState,
-    Finding,
-    Inbound,
-    Outbound,
-    Receipt,
-    StreamingReply,
-)
+from claw import Address, Attachment, Channel, ChannelState, Finding, Inbound, Outbound, Receipt
 
+from claw_channel_sdk import StreamingReply
 from claw_channel_sdk.sent_messages import SentSearch
 
 

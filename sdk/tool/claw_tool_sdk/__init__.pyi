@@ -1,5 +1,8 @@
 """The public names of claw_tool_sdk and their modules, one name a line: for type checkers and ``__init__.py``."""
 
+from claw_tool_sdk.chat_api import (
+    ChatApi as ChatApi,
+)
 from claw_tool_sdk.command_line import (
     CommandStep as CommandStep,
     split_commands as split_commands,

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw import ApprovalRequest, PendingApproval
+from claw import ApprovalRequest
 from claw.contracts.messages import Address, Sender
 from claw.contracts.text import digest_of, format_arguments
 from claw.storage.clock import Clock
 from claw.storage.database import Database
 from claw_approvals.approvals import UNUSED_DAYS, Approvals
 from claw_approvals.question import MAX_SHOWN_CHARS, as_message, can_allow_always, parse_button, visible
+from claw_channel_sdk import PendingApproval
 from hypothesis import example, given, strategies as st
 
 OWNER, OTHER = Sender("ou_owner"), Sender("ou_other")

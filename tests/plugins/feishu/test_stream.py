@@ -5,8 +5,8 @@ import json
 import time
 
 import pytest
-from claw import Address, Button, DeliveryError, Outbound, StreamingReply
-from claw_channel_sdk import split_text
+from claw import Address, Button, DeliveryError, Outbound
+from claw_channel_sdk import StreamingReply, split_text
 from claw_feishu.fake import FakeAnswer, FakeFeishu, refusal
 from claw_feishu.longconn import LongConnectionTimings
 from claw_feishu.outbound import card_pieces
