@@ -59,8 +59,7 @@ class AnswerResult:
 class Approvals:
     """Approval requests and their answers: the approver of this plugin.
 
-    :param approvers: people who may answer, ``channel:id``; empty = the owners. The person at the terminal always may,
-        as they can write the file that names the others.
+    :param approvers: people who may answer, ``channel:id``; empty = the owners. The person at the terminal always may.
     :param timeout_seconds: a request without an answer expires after this time.
     :param is_over: return true if a turn has ended: its requests are over.
     """
