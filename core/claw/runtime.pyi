@@ -96,13 +96,12 @@ from claw.config.channels import (
 )
 from claw.config.errors import (
     ConfigErrors as ConfigErrors,
-    ErrorFactory as ErrorFactory,
+    ConfigSections as ConfigSections,
 )
 from claw.config.loader import (
     Config as Config,
     load_config as load_config,
     no_owners as no_owners,
-    validate_section as validate_section,
     validate_source as validate_source,
 )
 from claw.config.models import (

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from claw.config.errors import ConfigErrors
-    from claw.config.loader import Agent, Config, load_config, validate_section, validate_source
+    from claw.config.loader import Agent, Config, load_config, validate_source
 
-__all__ = ["Agent", "Config", "ConfigErrors", "load_config", "validate_section", "validate_source"]
+__all__ = ["Agent", "Config", "ConfigErrors", "load_config", "validate_source"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,37 +3,22 @@
 from collections.abc import Iterator
 from os.path import normpath, realpath
 from pathlib import Path as FilePath
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
-from claw.config.errors import ErrorFactory
-from claw.config.models import Settings
-from claw.config.paths import Layout, Path, normalise_agent_id, split_key
+from claw.config.paths import Path, normalise_agent_id, split_key
 from claw.contracts.errors import ConfigError
 
-
-class CheckedConfig(Protocol):
-    """The part of :class:`claw.config.Config` that the checks read."""
-
-    @property
-    def home(self) -> FilePath: ...
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def layout(self) -> Layout: ...
-    @property
-    def error_factory(self) -> ErrorFactory: ...
-    @property
-    def agent_ids(self) -> tuple[str, ...]: ...
-    def agent(self, agent_id: str = "") -> Any: ...
+if TYPE_CHECKING:
+    from claw.config.loader import Config
 
 
-def reference_errors(config: CheckedConfig) -> list[ConfigError]:
+def reference_errors(config: "Config") -> list[ConfigError]:
     """Return an error for each invalid reference inside the file; with any of them the file is refused."""
     errors = [*_duplicate_agents(config), *_unknown_agents(config)]
     return errors or [*_unusable_workspaces(config)]
 
 
-def _unusable_workspaces(config: CheckedConfig) -> Iterator[ConfigError]:
+def _unusable_workspaces(config: "Config") -> Iterator[ConfigError]:
     """Yield an error for each workspace at or below a file, or among claw's own files, where tools would find keys."""
     home = realpath(config.home)
     for agent in map(config.agent, config.agent_ids):
@@ -53,11 +38,11 @@ def _unusable_workspaces(config: CheckedConfig) -> Iterator[ConfigError]:
             steps = split_key(agent.key_of("workspace")) or ()
             place = tuple(step for step in steps if isinstance(step, str | int))
             values = {"folder": folder, "home": home, "id": agent.id, "part": "".join(within[:1])}
-            yield config.error_factory.error(place, problem, fix, **values)
+            yield config.sections.error(place, problem, fix, **values)
 
 
-def _duplicate_agents(config: CheckedConfig) -> Iterator[ConfigError]:
-    tell, seen = config.error_factory.error, dict[str, str]()
+def _duplicate_agents(config: "Config") -> Iterator[ConfigError]:
+    tell, seen = config.sections.error, dict[str, str]()
     for index, entry in enumerate(config.settings.agents.list):
         name = normalise_agent_id(entry.id)
         if first := seen.get(name):
@@ -71,12 +56,12 @@ def _duplicate_agents(config: CheckedConfig) -> Iterator[ConfigError]:
         yield tell(("agents", "list", index, "default"), "a second agent is marked as default", "Mark one")
 
 
-def _unknown_agents(config: CheckedConfig) -> Iterator[ConfigError]:
+def _unknown_agents(config: "Config") -> Iterator[ConfigError]:
     written = config.layout.tree.get("bindings", ())
     for index, (binding, raw) in enumerate(zip(config.settings.bindings, written, strict=False)):
         if normalise_agent_id(binding.agent) not in (*config.agent_ids, "main"):
             path: Path = ("bindings", index, "agent" if "agent" in raw else "agentId")
             names = ", ".join(config.agent_ids)
-            yield config.error_factory.error(
+            yield config.sections.error(
                 path, "there is no agent {id}", "Agents: {names}", id=binding.agent, names=names
             )

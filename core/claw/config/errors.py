@@ -1,18 +1,21 @@
-"""Conversion of pydantic's errors into config errors: dotted key, line, problem, fix, and the nearest name."""
+"""Sections of the file read as models; pydantic's errors become config errors: key, line, problem, fix, nearest name."""
 
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from pathlib import Path as FilePath
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from claw.config.paths import Path, format_key, line_of, value_at
-from claw.config.source import SubstitutedText
+from claw.config.paths import Layout, Path, camel_case, format_key, line_of, value_at
+from claw.config.source import SubstitutedText, substitute_all
 from claw.config.summary import package_of_key
 from claw.contracts.errors import ConfigError, nearest
 from claw.i18n import t
+
+M = TypeVar("M", bound=BaseModel)
 
 _TEXT = ("must be a string", "Put it in quotes")
 _SWITCH = ("must be true or false", "Write true or false without quotes")
@@ -50,43 +53,66 @@ class ConfigErrors(ConfigError):
         return "\n".join([head, *(f"- {error}" for error in self.errors)])
 
 
+def errors_in(error: ConfigError) -> Sequence[ConfigError]:
+    """Return the errors that one error combines; itself when it is a single one."""
+    return error.errors if isinstance(error, ConfigErrors) else (error,)
+
+
 def combine_errors(errors: Sequence[ConfigError]) -> ConfigError:
     """Combine errors into one."""
     return errors[0] if len(errors) == 1 else ConfigErrors(errors)
 
 
-class ErrorFactory:
-    """Factory of errors about paths in the config tree, each with the key as written and its line.
+class ConfigSections:
+    """The sections of a config file, read as models; each error has the key as written and its line.
 
-    :param written: a path in the tree → the path as written.
+    :param environ: for ``${NAME}``; ``home`` for files of secrets.
     :param owned: keys that plugins own, as in ``configKeys``: known beside those of the models.
     """
 
     def __init__(
         self,
-        tree: Mapping[str, Any],
+        layout: Layout,
         lines: Mapping[Path, int],
         file: str,
-        written: Callable[[Path], Path] = lambda path: path,
+        *,
+        home: FilePath,
+        environ: Mapping[str, str],
         owned: Iterable[str] = (),
     ) -> None:
+        self.layout, self.lines, self.file = layout, lines, file
+        self.home, self.environ = home, environ
         self._owned = tuple(key.split(".") for key in owned)
-        self._tree, self.lines, self._file, self._written = tree, lines, file, written
+
+    def read(self, model: type[M], tree: Any, path: Path = (), beside: Mapping[str, Any] | None = None) -> M:
+        """Read ``tree``, the part of the file at ``path``, as ``model``.
+
+        :param beside: the section with ``path`` in it, for validators: ``info.context["beside"]``, its keys in camelCase.
+        :raises ConfigError: one or several keys are wrong.
+        """
+        near = {camel_case(str(name)): value for name, value in (beside or {}).items()}
+        context = {"environ": self.environ, "home": self.home, "beside": near}
+        try:
+            return model.model_validate(substitute_all(tree, self.environ), context=context)
+        except ValidationError as found:
+            raise combine_errors(self._errors(found, model, path)) from None
 
     def line(self, path: Path) -> int | None:
         """Return the line of the key, or of its nearest parent in the file."""
-        return line_of(self._written(path), self.lines)
+        return line_of(self.layout.as_written(path), self.lines)
 
-    def error(self, path: Path, problem: str, fix: str = "", **values: object) -> ConfigError:
+    def error(
+        self, path: Path, problem: str, fix: str = "", key: str = "", /, **values: object
+    ) -> ConfigError:
         """Create an error about ``path`` of the tree.
 
+        :param key: to be named; empty = the path as written.
         :param values: of the texts; ``grave=True`` marks a warning about something that does not work.
         """
-        error = ConfigError(
-            format_key(self._written(path)), problem, fix, file=self._file, line=self.line(path), **values
-        )
+        key = key or format_key(self.layout.as_written(path))
+        error = ConfigError(key, problem, fix, file=self.file, line=self.line(path), **values)
         error.grave = bool(values.get("grave"))
-        if name := self.entry_name(path):
+        if name := self._entry_name(path):
             error.where += f" ({name})"
         return error
 
@@ -96,7 +122,7 @@ class ErrorFactory:
         fix = "Install it (claw plugins install {package}), or remove the key"
         return self.error(path, "it has no effect: {package} is not installed", fix, package=package)
 
-    def errors(self, found: ValidationError, model: type[BaseModel], base: Path = ()) -> list[ConfigError]:
+    def _errors(self, found: ValidationError, model: type[BaseModel], base: Path) -> list[ConfigError]:
         """Convert every error of a validation, in the order of the file; one per key.
 
         :param model: the model that was validated against, for its known keys.
@@ -105,7 +131,7 @@ class ErrorFactory:
         by_key: dict[str, tuple[int, ConfigError]] = {}
         for detail in found.errors(include_url=False):
             path, problem, fix, values = _convert(
-                detail, value_at(self._tree, base), partial(self._known, model, base)
+                detail, value_at(self.layout.tree, base), partial(self._known, model, base)
             )
             error = self.error(base + path, problem, fix, **values)
             if detail["type"] == "extra_forbidden" and package_of_key(base + path):
@@ -121,11 +147,11 @@ class ErrorFactory:
         here = [str(step) for step in (first, *rest) if step != ""]
         return known_keys(model, path) | {steps[-1] for steps in self._owned if steps[:-1] == here}
 
-    def entry_name(self, path: Path) -> str:
+    def _entry_name(self, path: Path) -> str:
         """Return the id of the last list entry on the path; empty when the path has no index, or the entry no id."""
         for end in range(len(path), 0, -1):
-            if isinstance(path[end - 1], int) and isinstance(self._written(path)[-1], str | int):
-                entry = value_at(self._tree, path[:end])
+            if isinstance(path[end - 1], int) and isinstance(self.layout.as_written(path)[-1], str | int):
+                entry = value_at(self.layout.tree, path[:end])
                 name = entry.get("id") if isinstance(entry, Mapping) else None
                 return name if isinstance(name, str) else ""
         return ""

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, RootModel, ValidationError
+from pydantic import BaseModel, RootModel
 
 from claw.config import source
 from claw.config.agents import AgentEntry, AgentSettings
 from claw.config.channels import with_token_users
 from claw.config.checks import reference_errors
-from claw.config.errors import ConfigErrors, ErrorFactory, combine_errors, known_keys
+from claw.config.errors import ConfigErrors, ConfigSections, combine_errors, errors_in, known_keys
 from claw.config.models import Settings
 from claw.config.paths import (
     IdStep,
@@ -28,11 +28,10 @@ from claw.config.paths import (
     values_at,
     without_values,
 )
-from claw.config.source import substitute_all
 from claw.config.summary import DeclaredChannel, OwnedModels, PluginKeys, idle_keys
 from claw.contracts.errors import ConfigError, UsageError, nearest
 
-__all__ = ["Agent", "Config", "ConfigErrors", "load_config", "validate_section", "validate_source"]
+__all__ = ["Agent", "Config", "ConfigErrors", "load_config", "validate_source"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -108,29 +107,28 @@ class Config:
     settings: Settings
     raw: Mapping[str, Any]
     environ: Mapping[str, str] = field(repr=False)
-    error_factory: ErrorFactory = field(repr=False)
-    layout: Layout = field(repr=False)
+    sections: ConfigSections = field(repr=False)
     owned: Mapping[KeyPath, Any] = field(default_factory=dict, repr=False)
     declared_channels: Mapping[str, Sequence[DeclaredChannel]] = field(default_factory=dict, repr=False)
 
     @property
+    def layout(self) -> Layout:
+        """The tree with short forms moved to their full path."""
+        return self.sections.layout
+
+    @property
     def file(self) -> str:
         """Path of the file for messages; the default path when there is no file."""
-        return str(self.path or self.home / source.CONFIG_FILE_NAMES[0])
+        return self.sections.file
 
     def error(self, key: str, problem: str, fix: str, grave: bool = False) -> ConfigError:
         """Return an error about a dotted key with texts that are translated already."""
-        error = ConfigError(
-            key, "{why}", fix and "{advice}", file=self.file, line=self.line(key), why=problem, advice=fix
-        )
-        error.grave = grave
-        if name := self.error_factory.entry_name(self._path_of(key)):
-            error.where += f" ({name})"
-        return error
+        values = {"grave": grave, "why": problem, "advice": fix}
+        return self.sections.error(self._path_of(key), "{why}", fix and "{advice}", key, **values)
 
     def line(self, key: str) -> int | None:
         """Return the line of a dotted key, or of its nearest parent in the file; None when neither is there."""
-        return self.error_factory.line(self._path_of(key))
+        return self.sections.line(self._path_of(key))
 
     def _path_of(self, key: str) -> KeyPath:
         """Return the path of a dotted key, as far as each entry of a list that it names by id is there."""
@@ -180,17 +178,14 @@ class Config:
         for path, value in self.owned.items():
             if tuple(camel_case(step) if isinstance(step, str) else step for step in path) == wanted:
                 is_read = isinstance(value, model)
-                return value if is_read else self._as(model, value_at(self.layout.tree, path), path)
+                return value if is_read else self.sections.read(model, value_at(self.layout.tree, path), path)
         return None
 
     def _or_default(self, found: M | None, key: str, model: type[M]) -> M:
         if found is not None:
             return found
-        return model() if issubclass(model, RootModel) else self._as(model, {}, tuple(key.split(".")))
-
-    def _as(self, model: type[M], value: Any, path: KeyPath) -> M:
-        return validate_section(
-            model, value, self.error_factory, home=self.home, environ=self.environ, base=path
+        return (
+            model() if issubclass(model, RootModel) else self.sections.read(model, {}, tuple(key.split(".")))
         )
 
     @cached_property
@@ -244,20 +239,11 @@ class Config:
             key=format_key(self.layout.as_written(("agents", "list", index))) if entry else "agents.defaults",
             overridden=frozenset(map(camel_case, value_at(self.layout.tree, ("agents", "list", index), {}))),
             short_keys=short,
-            read=self._section_reader(index),
+            read=partial(self._read_of_agent, index),
         )
 
-    def _section_reader(self, index: int) -> Callable[[str, type[M]], M]:
-        known: dict[tuple[str, type[Any]], Any] = {}
-
-        def read(key: str, model: type[M]) -> M:
-            if (key, model) not in known:
-                found = self._agent_section(index, key, model)
-                known[key, model] = self._or_default(found, key, model)
-            value: M = known[key, model]
-            return value
-
-        return read
+    def _read_of_agent(self, index: int, key: str, model: type[M]) -> M:
+        return self._or_default(self._agent_section(index, key, model), key, model)
 
     def _resolve_folder(self, written: str) -> Path:
         """Resolve a folder: ``~`` is the user's home, a relative path starts in ``CLAW_HOME``."""
@@ -288,20 +274,18 @@ def validate_source(
     """
     models, channels, short_forms = owners(read)
     layout = normalise_layout(read.tree, short_forms)
-    file = str(read.path) if read.path else ""
-    teller = ErrorFactory(layout.tree, read.lines, file, layout.as_written, models)
-    owned, errors = _validate_owned(models, layout.tree, teller, home, environ)
+    tree, file = layout.tree, str(read.path or home / source.CONFIG_FILE_NAMES[0])
+    sections = ConfigSections(layout, read.lines, file, home=home, environ=environ, owned=models)
+    owned, errors = _read_owned(models, sections)
     try:
-        rest = without_values(layout.tree, (*owned, *idle_keys(layout.tree, is_described)))
+        rest = without_values(tree, (*owned, *idle_keys(tree, is_described)))
         rest["channels"] = with_token_users(rest.get("channels", {}), channels)
-        settings = validate_section(Settings, rest, teller, home=home, environ=environ)
+        settings = sections.read(Settings, rest)
     except ConfigError as wrong:
-        errors += wrong.errors if isinstance(wrong, ConfigErrors) else [wrong]
+        errors += errors_in(wrong)
     if errors:
         raise combine_errors(sorted(errors, key=lambda error: error.line or 0))
-    config = Config(
-        home, read.path, settings, read.tree, environ, teller, layout, owned=owned, declared_channels=channels
-    )
+    config = Config(home, read.path, settings, read.tree, environ, sections, owned, channels)
     if errors := reference_errors(config):
         raise combine_errors(errors)
     return config
@@ -315,57 +299,26 @@ def is_described(key: str) -> bool:
     return all(step == "*" or step in known_keys(Settings, steps[:at]) for at, step in enumerate(steps))
 
 
-def _validate_owned(
-    models: OwnedModels, tree: Mapping[str, Any], teller: ErrorFactory, home: Path, environ: Mapping[str, str]
+def _read_owned(
+    models: OwnedModels, sections: ConfigSections
 ) -> tuple[dict[KeyPath, Any], list[ConfigError]]:
     """Return the values of the keys that plugins own, and what is wrong with them."""
     owned: dict[KeyPath, Any] = {}
     errors: list[ConfigError] = []
+    tree = sections.layout.tree
     for key, model_of in models.items():
-        for path, value in values_at(tree, key):
-            if is_described(key):
-                break
+        for path, value in () if is_described(key) else values_at(tree, key):
             owned[path] = value
             if model_of is None:
                 continue
             try:
                 model = model_of()
             except ConfigError as unread:
-                errors.append(teller.error(path, "{why}", unread.fix, why=unread.problem))
+                values = {"why": unread.problem, "advice": unread.fix}
+                errors.append(sections.error(path, "{why}", "{advice}", **values))
                 continue
             try:
-                owned[path] = validate_section(
-                    model,
-                    value,
-                    teller,
-                    home=home,
-                    environ=environ,
-                    base=path,
-                    beside=value_at(tree, path[:-1]),
-                )
+                owned[path] = sections.read(model, value, path, beside=value_at(tree, path[:-1]))
             except ConfigError as wrong:
-                errors += wrong.errors if isinstance(wrong, ConfigErrors) else [wrong]
+                errors += errors_in(wrong)
     return owned, errors
-
-
-def validate_section(
-    model: type[M],
-    tree: Any,
-    teller: ErrorFactory,
-    *,
-    home: Path,
-    environ: Mapping[str, str],
-    base: KeyPath = (),
-    beside: Mapping[str, Any] | None = None,
-) -> M:
-    """Validate ``tree``, the part of the file at ``base``, as ``model``. Errors name key and line.
-
-    :param beside: the section with ``base`` in it, for validators: ``info.context["beside"]``, its keys in camelCase.
-    :raises ConfigError: one or several keys are wrong.
-    """
-    near = {camel_case(str(name)): value for name, value in (beside or {}).items()}
-    context = {"environ": environ, "home": home, "beside": near}
-    try:
-        return model.model_validate(substitute_all(tree, environ), context=context)
-    except ValidationError as found:
-        raise combine_errors(teller.errors(found, model, base)) from None

@@ -163,8 +163,8 @@ _TOP_LEVEL_KEYS = frozenset({
 class Layout:
     """The normalised tree, and the written path of each part that was moved."""
 
-    tree: dict[str, Any]
-    moved: tuple[tuple[Path, Path], ...]
+    tree: Mapping[str, Any]
+    moved: tuple[tuple[Path, Path], ...] = ()
     short_forms: Mapping[str, Path] = field(default_factory=dict)
 
     def as_written(self, path: Path) -> Path:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
-from claw.config.loader import Config, validate_section
+from claw.config.loader import Config
 from claw.config.paths import Path as KeyPath, value_at
 from claw.config.values import secret_values
 from claw.contracts.errors import ClawError
@@ -167,10 +167,7 @@ class PluginConfig:
 
         :raises ConfigError: a key in it is wrong, or a required one is missing.
         """
-        config = self._config
-        read = validate_section(
-            model, tree, config.error_factory, home=config.home, environ=config.environ, base=path
-        )
+        read = self._config.sections.read(model, tree, path)
         if secrets := tuple(secret_values(read)):
             self.learn_secrets(secrets)
         return read

@@ -371,12 +371,12 @@ def config_key_errors(config: "Config", plugin_states: Sequence[PluginState]) ->
 
 def _ownerless(config: "Config", path: KeyPath, owners: Sequence[PluginState]) -> ConfigError:
     if not owners:
-        return config.error_factory.not_installed(path)
+        return config.sections.not_installed(path)
     owner = owners[0]
     fix = "{command}, or remove the key" if owner.state in (DISABLED, BLOCKED) else "{command}"
     problem, fix = "it has no effect: plugin {id} is {state}", fix if owner.fix else "Remove the key"
     values = {"id": owner.id, "state": t(owner.state), "command": owner.fix}
-    return config.error_factory.error(path, problem, fix, **values)
+    return config.sections.error(path, problem, fix, **values)
 
 
 def owned_models(plugin_states: Sequence[PluginState], seconds: float = IMPORT_SECONDS) -> "OwnedModels":

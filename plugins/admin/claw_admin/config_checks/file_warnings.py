@@ -48,13 +48,13 @@ def _unset_variables(config: Config) -> Iterator[ConfigError]:
     secrets = ((path, leaf) for path, leaf in _leaves(settings) if isinstance(leaf, Secret))
     for path, leaf in (*_leaves(substitute_all(config.layout.tree, config.environ)), *secrets):
         if isinstance(leaf, Secret) and leaf.empty:
-            yield config.error_factory.error(
+            yield config.sections.error(
                 path, "the key is empty, so it is not used", "Write a value, or remove the key"
             )
         elif (isinstance(leaf, Secret) and leaf.is_reference) or isinstance(leaf, SubstitutedText):
             for name in leaf.missing[:1]:
                 fix = "Set {name} before claw starts, or remove the key"
-                yield config.error_factory.error(
+                yield config.sections.error(
                     path, "the environment variable {name} is not set", fix, name=name, grave=True
                 )
 
@@ -72,7 +72,7 @@ def _foreign_references(config: Config) -> Iterator[ConfigError]:
         if is_secret and isinstance(leaf, str) and _FOREIGN_REFERENCE.search(leaf):
             problem = "it looks like a variable or a placeholder, but the text itself is used as the key"
             fix = "Write the key, ${{NAME}}, {{env: NAME}} or {{file: path}}"
-            yield config.error_factory.error(path, problem, fix, grave=True)
+            yield config.sections.error(path, problem, fix, grave=True)
 
 
 def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -91,7 +91,7 @@ def _invalidpeople_lists(config: Config) -> Iterator[ConfigError]:
             channel, _, id = person.partition(":")
             if not (person.startswith("+") or (channel.strip() and id.strip())):
                 problem, fix = "{person} does not name a person", "Write channel:id, or a phone number with +"
-                yield config.error_factory.error((*place, index), problem, fix, person=person)
+                yield config.sections.error((*place, index), problem, fix, person=person)
             else:
                 yield from _invalid_id(config, (*place, index), channel.strip().lower(), person)
 
@@ -128,7 +128,7 @@ def _invalid_ids(config: Config) -> Iterator[ConfigError]:
                         "id looks like {like}"
                     )
                     fix = "Write the id of the group, or '*' for all of them"
-                    yield config.error_factory.error(
+                    yield config.sections.error(
                         (*place, "groups", id), problem, fix, id=id, channel=name, like=like
                     )
 
@@ -142,7 +142,7 @@ def _invalid_id(config: Config, path: Path, channel: str, person: str) -> Iterat
     if like:
         problem = "{id} is not a stable id and matches nobody: on {channel} an id looks like {like}"
         fix = "Let the person write to the bot; claw pairing list then shows the id"
-        yield config.error_factory.error(path, problem, fix, id=id, channel=channel, like=like)
+        yield config.sections.error(path, problem, fix, id=id, channel=channel, like=like)
 
 
 def _open_channels(config: Config) -> Iterator[ConfigError]:
@@ -150,7 +150,7 @@ def _open_channels(config: Config) -> Iterator[ConfigError]:
         if channel.dm_policy == "open" and "*" not in channel.allow_from:
             problem = "dmPolicy is open, but allowFrom does not contain '*': the channel does not start"
             fix = "Write allowFrom: ['*'] to admit everyone, or use dmPolicy: pairing"
-            yield config.error_factory.error(("channels", name, "allowFrom"), problem, fix, grave=True)
+            yield config.sections.error(("channels", name, "allowFrom"), problem, fix, grave=True)
 
 
 def _repeated_fallbacks(config: Config) -> Iterator[ConfigError]:
@@ -166,9 +166,7 @@ def _repeated_fallbacks(config: Config) -> Iterator[ConfigError]:
                     "{model} was tried before, so it is no fallback",
                     "Name another model, or remove it",
                 )
-                yield config.error_factory.error(
-                    (*place, "model", "fallbacks", index), problem, fix, model=name
-                )
+                yield config.sections.error((*place, "model", "fallbacks", index), problem, fix, model=name)
 
 
 def _repeated_bindings(config: Config) -> Iterator[ConfigError]:
@@ -177,7 +175,7 @@ def _repeated_bindings(config: Config) -> Iterator[ConfigError]:
     for index, match in enumerate(conditions):
         if (first := conditions.index(match)) < index:
             problem, fix = "it has no effect: {first} has the same conditions", "Remove one of the two"
-            yield config.error_factory.error(("bindings", index), problem, fix, first=f"bindings[{first}]")
+            yield config.sections.error(("bindings", index), problem, fix, first=f"bindings[{first}]")
 
 
 def _unlisted_default(config: Config) -> Iterator[ConfigError]:
@@ -188,20 +186,20 @@ def _unlisted_default(config: Config) -> Iterator[ConfigError]:
             "the agent default is not in the list, so its conversations and notes in {folder} are not in use"
         )
         fix = "Add {{id: default, default: true}} to agents.list, or move the folder away"
-        yield config.error_factory.error(("agents", "list"), problem, fix, folder=folder)
+        yield config.sections.error(("agents", "list"), problem, fix, folder=folder)
 
 
 def _unread_keys(config: Config) -> Iterator[ConfigError]:
     for key in UNREAD:
         for path, _ in values_at(config.layout.tree, key):
-            yield config.error_factory.error(path, "it has no effect: claw does not read it yet", "Remove it")
+            yield config.sections.error(path, "it has no effect: claw does not read it yet", "Remove it")
 
 
 def _owners_warnings(config: Config) -> Iterator[ConfigError]:
     """Yield what the models of plugins find odd: ``odd_keys(agent ids)`` yields path, problem, fix and values."""
     for place, value in config.owned.items():
         for path, problem, fix, values in getattr(value, "odd_keys", lambda agents: ())(config.agent_ids):
-            yield config.error_factory.error((*place, *path), problem, fix, **values)
+            yield config.sections.error((*place, *path), problem, fix, **values)
 
 
 def agent_sections(config: Config) -> Iterator[tuple[Path, AgentSettings]]:

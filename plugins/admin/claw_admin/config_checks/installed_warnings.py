@@ -122,7 +122,7 @@ def _unknown_name(
     if name not in there:
         near, install = nearest(name, there), install_hint(name)
         fix = "Did you mean {near}?" if near else fix
-        yield config.error_factory.error(path, problem, fix, name=name, near=near, install=install)
+        yield config.sections.error(path, problem, fix, name=name, near=near, install=install)
 
 
 def _unknown_plugins(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
@@ -143,9 +143,7 @@ def _plugin_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]
                 substitute_all(entry.config, config.environ), known.schemas[name]
             ):
                 path = (*place, *misfit.path)
-                yield config.error_factory.error(
-                    path, misfit.problem, misfit.fix, **misfit.values, grave=True
-                )
+                yield config.sections.error(path, misfit.problem, misfit.fix, **misfit.values, grave=True)
 
 
 def _undeclared_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
@@ -154,7 +152,7 @@ def _undeclared_keys(config: Config, known: InstalledNames) -> Iterator[ConfigEr
         for key in entry.config if name in known.unset else ():
             path: Path = ("plugins", "entries", name, "config", key)
             problem = "plugin {name} has no settings: its manifest declares none"
-            yield config.error_factory.error(path, problem, "Remove it", name=name)
+            yield config.sections.error(path, problem, "Remove it", name=name)
 
 
 def _providers_of_tools(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
@@ -170,7 +168,7 @@ def _providers_of_tools(config: Config, known: InstalledNames) -> Iterator[Confi
             path: Path = (*place, "tools", "byProvider", written)
             if "*" in written or (slash and not model):
                 why = "it has no effect: patterns are not matched here"
-                yield config.error_factory.error(path, why, "Write a provider, or provider/model", grave=True)
+                yield config.sections.error(path, why, "Write a provider, or provider/model", grave=True)
             elif not known.has_unlisted:
                 fix = "To use it: {install}. Else remove the section"
                 yield from _unknown_name(config, path, name, there, problem, fix)
@@ -216,9 +214,7 @@ def _extra_keys(
     own = {camel: extra[key] for camel, key in written.items()}
     for misfit in schema_violations(substitute_all(own, config.environ), schema):
         path = (written.get(str(step), step) for step in misfit.path)
-        yield config.error_factory.error(
-            (*place, *path), misfit.problem, misfit.fix, **misfit.values, grave=True
-        )
+        yield config.sections.error((*place, *path), misfit.problem, misfit.fix, **misfit.values, grave=True)
 
 
 _ENDPOINTS = ("/chat/completions", "/responses", "/messages", "/completions")
@@ -234,15 +230,15 @@ def _unusable_addresses(config: Config) -> Iterator[ConfigError]:
             try:
                 origin_of(written)
             except UsageError as wrong:
-                yield config.error_factory.error(path, "{why}", wrong.fix, why=wrong.problem, grave=True)
+                yield config.sections.error(path, "{why}", wrong.fix, why=wrong.problem, grave=True)
                 continue
             address, mark, _ = written.partition("#" if "?" not in written else "?")
             if mark:
                 problem, fix = "what follows {mark} is not sent", "Remove it"
-                yield config.error_factory.error(path, problem, fix, mark=mark, grave=True)
+                yield config.sections.error(path, problem, fix, mark=mark, grave=True)
             elif end := next((end for end in _ENDPOINTS if address.rstrip("/").endswith(end)), ""):
                 problem = "the address ends with {end}, which claw adds to it"
-                yield config.error_factory.error(path, problem, "Remove {end}", end=end, grave=True)
+                yield config.sections.error(path, problem, "Remove {end}", end=end, grave=True)
 
 
 def _missing_sandboxes(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
@@ -255,6 +251,4 @@ def _missing_sandboxes(config: Config, known: InstalledNames) -> Iterator[Config
             if not wanted:
                 problem = "every turn is refused: no installed plugin provides a sandbox"
             fix = "Install a plugin that provides it, or set sandbox.mode: off"
-            yield config.error_factory.error(
-                (*place, "sandbox", "mode"), problem, fix, name=wanted, grave=True
-            )
+            yield config.sections.error((*place, "sandbox", "mode"), problem, fix, name=wanted, grave=True)

@@ -79,7 +79,7 @@ def unrestricted_lists(config: Config) -> Iterator[ConfigError]:
         if path[-1] == "allow" and not entries:
             problem = "an empty list restricts nothing: every tool is allowed here"
             fix = "For no tools at all, write deny: ['*'] beside it; otherwise remove the key"
-            yield config.error_factory.error(path, problem, fix)
+            yield config.sections.error(path, problem, fix)
 
 
 def _tool_choices(tree: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:

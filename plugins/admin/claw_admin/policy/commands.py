@@ -12,13 +12,13 @@ from claw.runtime import (
     LAYERS,
     LOADED,
     AsJson,
-    ErrorFactory,
+    ConfigSections,
+    Layout,
     Setup,
     document,
     load_setup,
     read_config,
     table,
-    validate_section,
 )
 from claw_config_sdk import Scenario, takes_scenario
 
@@ -148,13 +148,15 @@ def _setup_of(file: str) -> Setup:
 
 def _read(file: Path, expecting: bool = False) -> tuple[PolicyScenario, ...]:
     source = read_config(file)
-    teller = ErrorFactory(source.tree, source.lines, str(file))
-    found = validate_section(Scenarios, source.tree, teller, home=file.parent, environ=os.environ).scenarios
+    sections = ConfigSections(
+        Layout(source.tree), source.lines, str(file), home=file.parent, environ=os.environ
+    )
+    found = sections.read(Scenarios, source.tree).scenarios
     if not found:
-        raise teller.error(("scenarios",), "contains no scenario", "Write at least one")
+        raise sections.error(("scenarios",), "contains no scenario", "Write at least one")
     for index, one in enumerate(found):
         if expecting and one.expect is None and not (one.has or one.lacks):
-            raise teller.error(("scenarios", index), "expects nothing", "Add expect, has or lacks")
+            raise sections.error(("scenarios", index), "expects nothing", "Add expect, has or lacks")
     return found
 
 
