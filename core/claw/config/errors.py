@@ -2,6 +2,7 @@
 
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
@@ -63,6 +64,7 @@ def combine_errors(errors: Sequence[ConfigError]) -> ConfigError:
     return errors[0] if len(errors) == 1 else ConfigErrors(errors)
 
 
+@dataclass(frozen=True)
 class ConfigSections:
     """The sections of a config file, read as models; each error has the key as written and its line.
 
@@ -70,19 +72,12 @@ class ConfigSections:
     :param owned: keys that plugins own, as in ``configKeys``: known beside those of the models.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        lines: Mapping[Path, int],
-        file: str,
-        *,
-        home: FilePath,
-        environ: Mapping[str, str],
-        owned: Iterable[str] = (),
-    ) -> None:
-        self.layout, self.lines, self.file = layout, lines, file
-        self.home, self.environ = home, environ
-        self._owned = tuple(key.split(".") for key in owned)
+    layout: Layout
+    lines: Mapping[Path, int]
+    file: str
+    home: FilePath
+    environ: Mapping[str, str]
+    owned: Iterable[str] = ()
 
     def read(self, model: type[M], tree: Any, path: Path = (), beside: Mapping[str, Any] | None = None) -> M:
         """Read ``tree``, the part of the file at ``path``, as ``model``.
@@ -145,7 +140,8 @@ class ConfigSections:
         if first == "agents" and rest:
             rest = rest[1:] if rest[0] == "defaults" else rest[2:]
         here = [str(step) for step in (first, *rest) if step != ""]
-        return known_keys(model, path) | {steps[-1] for steps in self._owned if steps[:-1] == here}
+        owned = (key.split(".") for key in self.owned)
+        return known_keys(model, path) | {steps[-1] for steps in owned if steps[:-1] == here}
 
     def _entry_name(self, path: Path) -> str:
         """Return the id of the last list entry on the path; empty when the path has no index, or the entry no id."""

@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from claw.config.paths import Path, camel_case, normalise_layout, values_at
+from claw.config.paths import Path, normalise_layout, values_at
 from claw.contracts.errors import nearest
 from claw.i18n import t
 
@@ -45,16 +45,13 @@ def package_of(plugin: str) -> str:
 
 def package_of_key(path: Path) -> str:
     """Return the package of claw's own that brings a key of the file; empty for any other key."""
-    steps = [camel_case(str(step)) for step in path]
-    if steps[:1] == ["agents"]:
-        steps[1:3] = steps[2:3] if steps[1:2] == ["defaults"] else ()
+    tree: Any = None
+    for step in reversed(path):
+        tree = {step: tree}
     for kind in ("configKeys", "channels", "shortKeys"):
         for key, id in plugins_that_bring(kind).items():
             for pattern in (key, key.removeprefix("agents.")):
-                wanted = pattern.split(".")
-                if len(wanted) == len(steps) and all(
-                    a in ("*", b) for a, b in zip(wanted, steps, strict=True)
-                ):
+                if any(found == path for found, _ in values_at(tree, pattern)):
                     return package_of(id)
     return ""
 
@@ -147,7 +144,9 @@ def outline_config(
     tree = normalise_layout(raw, short_forms).tree
     plugins = _mapping(tree.get("plugins"))
     aliases = _mapping(_mapping(tree.get("models")).get("aliases"))
-    models = tuple(dict.fromkeys(str(aliases.get(name, name)) for name in _models(tree)))
+    texts = [*_leaves(tree)]
+    named_models = [text for path, text in texts if _names_model(path)]
+    models = tuple(dict.fromkeys(str(aliases.get(name, name)) for name in named_models))
     named = {model.split("/", 1)[0] for model in models if "/" in model}
     return ConfigOutline(
         allow=_names(plugins["allow"]) if isinstance(plugins.get("allow"), list) else None,
@@ -162,36 +161,31 @@ def outline_config(
         ),
         providers=frozenset(_mapping(tree.get("providers"))) | named,
         models=models,
-        opt_ins=frozenset(_allowed(tree)),
+        opt_ins=frozenset(text.strip().lower() for path, text in texts if _allowed(path)),
         sandboxed=any(mode not in ("off", False) for _, mode in values_at(tree, "agents.sandbox.mode")),
     )
 
 
-def _allowed(tree: Any) -> Iterator[str]:
-    """Yield every entry of every ``allow`` or ``alsoAllow`` outside of ``plugins``."""
-    if isinstance(tree, Mapping):
-        for name, value in tree.items():
-            if name in ("allow", "alsoAllow", "also_allow"):
-                yield from (word.strip().lower() for word in _names(value))
-            elif name != "plugins":
-                yield from _allowed(value)
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from _allowed(value)
-
-
-def _models(tree: Any, chosen: bool = False) -> Iterator[str]:
-    """Yield every text at or below a key ``model``, and every alias, except in sections that plugins read."""
+def _leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield every text of a tree with its path."""
     if isinstance(tree, str):
-        if chosen:
-            yield tree
-    elif isinstance(tree, Mapping):
-        for key, value in tree.items():
-            if key not in ("plugins", "channels", "providers", "memorySearch", "memory_search"):
-                yield from _models(value, chosen or key in ("model", "aliases"))
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from _models(value, chosen)
+        yield path, tree
+    elif isinstance(tree, Mapping | list):
+        for step, value in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
+            yield from _leaves(value, (*path, step))
+
+
+def _allowed(path: Path) -> bool:
+    """Return true for an entry of ``allow`` or ``alsoAllow`` outside of ``plugins``."""
+    return path[-2:-1] in (("allow",), ("alsoAllow",), ("also_allow",)) and "plugins" not in path
+
+
+_OF_PLUGINS = {"plugins", "channels", "providers", "memorySearch", "memory_search"}
+
+
+def _names_model(path: Path) -> bool:
+    """Return true for a text at or below a key ``model``, and for an alias, except in sections that plugins read."""
+    return ("model" in path or "aliases" in path) and _OF_PLUGINS.isdisjoint(path)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -154,25 +154,37 @@ def pair(messages: Sequence[Message]) -> Paired:
     results, loses the others (they will never be answered), and stays even if that leaves it empty. Pairing
     twice changes nothing more.
     """
-    kept = [clean for message in messages if (clean := _with_usable_calls(message)) is not None]
-    answers = _answers(kept)
+    kept: list[tuple[Message, list[ToolResultMessage | None]]] = []
+    waiting: dict[str, list[tuple[int, int, str]]] = {}  # call id -> (place, slot, tool name), oldest first
+    for message in messages:
+        if isinstance(message, ToolResultMessage):
+            if open_calls := waiting.get(message.call_id):
+                nearest = min(open_calls, key=lambda call: (-call[0], call[1]))
+                open_calls.remove(nearest)
+                place, slot, name = nearest
+                named = message if message.tool_name else msgspec.structs.replace(message, tool_name=name)
+                kept[place][1][slot] = named
+            continue
+        usable = _with_usable_calls(message)
+        if usable is None:
+            continue
+        calls = usable.tool_calls if isinstance(usable, Assistant) else ()
+        for slot, call in enumerate(calls):
+            waiting.setdefault(call.id, []).append((len(kept), slot, call.name))
+        kept.append((usable, [None] * len(calls)))
     paired: list[Message] = []
     synthetic = 0
-    for place, message in enumerate(kept):
-        if isinstance(message, ToolResultMessage):
-            continue
-        if (given := answers.get(place)) is None:
-            paired.append(message)
-            continue
-        assert isinstance(message, Assistant)
-        if None in given and message.stop_reason in _FAILED:
-            message = _without(message, {slot for slot, result in enumerate(given) if result is None})  # noqa: PLW2901
-            given = [result for result in given if result is not None]
+    for message, results in kept:
         paired.append(message)
-        if None in given:
-            synthetic += given.count(None)
-            given = [result or _stub(call) for call, result in zip(message.tool_calls, given, strict=True)]
-        paired.extend(result for result in given if result)
+        if not isinstance(message, Assistant) or not results:
+            continue
+        if None in results and message.stop_reason in _FAILED:
+            paired[-1] = _without(message, {slot for slot, result in enumerate(results) if result is None})
+        else:
+            synthetic += results.count(None)
+            calls = message.tool_calls
+            results = [result or _stub(call) for call, result in zip(calls, results, strict=True)]  # noqa: PLW2901
+        paired.extend(result for result in results if result)
     return Paired(tuple(paired), synthetic)
 
 
@@ -201,12 +213,9 @@ def _blank(text: str) -> bool:
 def _with_usable_calls(message: Message) -> Message | None:
     if not isinstance(message, Assistant):
         return message
-    calls = message.tool_calls
-    bad = {slot for slot, call in enumerate(calls) if not _usable(call)} if calls else None
-    if not bad:
-        return message
-    rest = _without(message, bad)
-    return rest if rest.content else None
+    bad = {slot for slot, call in enumerate(message.tool_calls) if not _usable(call)}
+    rest = _without(message, bad) if bad else message
+    return rest if rest.content or not bad else None
 
 
 def _usable(call: ToolCall) -> bool:
@@ -221,26 +230,6 @@ def _without(message: Assistant, slots: set[int]) -> Assistant:
         if not isinstance(block, ToolCall) or slot not in slots:
             content.append(block)
     return msgspec.structs.replace(message, content=tuple(content))
-
-
-def _answers(messages: Sequence[Message]) -> dict[int, list[ToolResultMessage | None]]:
-    """Return, for each answer with calls by its index, the result of each call, None where there is none."""
-    answers: dict[int, list[ToolResultMessage | None]] = {}
-    waiting: dict[str, list[tuple[int, int, str]]] = {}  # call id -> (place, slot, tool name), oldest first
-    for place, message in enumerate(messages):
-        if isinstance(message, Assistant):
-            if calls := message.tool_calls:
-                answers[place] = [None] * len(calls)
-                for slot, call in enumerate(calls):
-                    waiting.setdefault(call.id, []).append((place, slot, call.name))
-        elif isinstance(message, ToolResultMessage) and (open_calls := waiting.get(message.call_id)):
-            nearest = min(open_calls, key=lambda call: (-call[0], call[1]))
-            open_calls.remove(nearest)
-            asked, slot, name = nearest
-            answers[asked][slot] = (
-                message if message.tool_name else msgspec.structs.replace(message, tool_name=name)
-            )
-    return answers
 
 
 def _stub(call: ToolCall) -> ToolResultMessage:
