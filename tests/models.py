@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from claw.config import validate_source
+from claw.config.loader import validate_source
 from claw.config.plugin_view import PluginConfig
 from claw.config.source import ConfigSource
 from claw.contracts.provider import (

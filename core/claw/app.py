@@ -23,8 +23,8 @@ from claw.agent.session_queue import SessionQueues
 from claw.agent.tool_gate import ToolGate
 from claw.agent.turn import take_turn
 from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, resolve_turn
-from claw.config import Config, validate_source
 from claw.config.errors import combine_errors
+from claw.config.loader import Config, validate_source
 from claw.config.paths import value_at
 from claw.config.plugin_view import PluginConfig
 from claw.config.source import CONFIG_FILE_NAMES, ConfigSource, find_config, read_config

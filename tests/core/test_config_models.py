@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from claw import Secret
-from claw.config import Config, ConfigErrors, load_config
 from claw.config.agents import AgentSettings
 from claw.config.channels import ChannelConfig
+from claw.config.errors import ConfigErrors
+from claw.config.loader import Config, load_config
 from claw.config.models import ProviderConfig, Settings
 from claw.config.paths import AGENT_KEYS, camel_case
 from claw.config.plugin_view import PluginConfig
@@ -148,7 +149,7 @@ class TestAgents:
         self, defaults: dict[str, int], own: dict[str, int]
     ) -> None:
         tree = {"agents": {"defaults": defaults, "list": [{"id": "a", **own}]}}
-        from claw.config import validate_source
+        from claw.config.loader import validate_source
         from claw.config.source import ConfigSource
 
         config = validate_source(ConfigSource(Path("config.json"), "", tree), Path("home"), {})
@@ -352,7 +353,7 @@ class TestErrors:
 
     @given(VALUES, st.sampled_from(KEYS))
     def test_any_value_at_any_key_is_taken_or_refused_in_words(self, value: object, key: str) -> None:
-        from claw.config import validate_source
+        from claw.config.loader import validate_source
         from claw.config.source import ConfigSource
 
         message = ""

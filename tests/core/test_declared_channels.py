@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import Any
 
 import pytest
-from claw.config import Config, validate_source
+from claw.config.loader import Config, validate_source
 from claw.config.source import ConfigSource
 from claw.config.summary import outline_config
 from claw.contracts.errors import PluginError

@@ -6,7 +6,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from claw.config import validate_source
+from claw.config.loader import validate_source
 from claw.config.source import ConfigSource
 from claw.storage.freshness import ResetPolicy, is_fresh, reset_policy
 from hypothesis import given, strategies as st

@@ -269,7 +269,7 @@ LAZY_IMPORTS = {
         "claw.storage.database": "sqlite3",
     },
     LATE: {
-        "claw.cli.config": "claw.app claw.config claw.host.registry claw.host.state",
+        "claw.cli.config": "claw.app claw.config.errors claw.host.registry claw.host.state",
         "claw.config.plugin_view": "claw.storage.database",
     },
     LARGE: {

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from claw.config import ConfigErrors, validate_source
-from claw.config.loader import Config
+from claw.config.errors import ConfigErrors
+from claw.config.loader import Config, validate_source
 from claw.config.source import ConfigSource, parse_config
 from claw.config.summary import PluginKeys, outline_config
 from claw.contracts.errors import ConfigError

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from claw.config import validate_source
 from claw.config.errors import ConfigErrors
+from claw.config.loader import validate_source
 from claw.config.source import ConfigSource, parse_config
 from claw.config.summary import PluginKeys, outline_config, package_of, plugins_that_bring
 from claw.contracts.errors import ConfigError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from claw.agent import turn_context
 from claw.cli import tools
-from claw.config import Config, load_config
+from claw.config.loader import Config, load_config
 from claw.config.summary import plugins_that_bring
 from claw.contracts.messages import Sender
 from claw.policy.catalog import CORE_TOOLS, PROFILES, TOOL_GROUPS, matches_pattern, normalise_tool_name

@@ -14,7 +14,7 @@ from claw.agent.routing import (
     parse_key,
     route_message as route,
 )
-from claw.config import Config, validate_source
+from claw.config.loader import Config, validate_source
 from claw.config.source import ConfigSource
 from claw.contracts.errors import ConfigError, UsageError
 from claw.contracts.messages import Address, Inbound, Sender

@@ -1,7 +1,7 @@
 """Number of earlier turns in a request, as configured for agent, channel and person."""
 
 import pytest
-from claw.config import validate_source
+from claw.config.loader import validate_source
 from claw.config.source import ConfigSource
 from claw.contracts.errors import ConfigError
 from claw.contracts.provider import Finished

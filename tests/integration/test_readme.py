@@ -12,7 +12,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-import claw.config
+import claw.config.loader
 import pytest
 from core.source import ROOT
 
@@ -111,7 +111,7 @@ def test_every_config_is_sound(block: Block, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(block.text, encoding="utf-8")
     (tmp_path / "config.yaml").chmod(0o600)
     named = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.text), "sk-something")
-    claw.config.load_config(tmp_path, named)
+    claw.config.loader.load_config(tmp_path, named)
 
 
 @pytest.mark.parametrize("block", blocks("python", "toml"), ids=str)

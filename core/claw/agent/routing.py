@@ -15,7 +15,7 @@ from claw.contracts.provider import CallAccount
 from claw.security.admission import TERMINAL, configured_owners, decide_admission, is_owner
 
 if TYPE_CHECKING:
-    from claw.config import Config
+    from claw.config.loader import Config
 
 Scope = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
 

@@ -16,7 +16,8 @@ from claw.agent.models import (
 )
 from claw.agent.routing import Route, parse_key
 from claw.agent.session_queue import SessionQueues
-from claw.config import Agent, Config
+from claw.config.agents import Agent
+from claw.config.loader import Config
 from claw.config.summary import install_hint, plugins_that_bring
 from claw.contracts.errors import ClawError, UsageError
 from claw.contracts.extensions import ModelOptions, TurnLog

@@ -63,7 +63,7 @@ def file_of(environ: Mapping[str, str]) -> Path:
 def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[ConfigError], list[ConfigError]]:
     """Return errors and warnings of the file in ``home``: the judgement that every command shows."""
     from claw.app import command_host, load_setup
-    from claw.config import ConfigErrors
+    from claw.config.errors import ConfigErrors
     from claw.host.registry import file_warnings
     from claw.host.state import config_key_errors
 

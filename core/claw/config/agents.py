@@ -1,10 +1,14 @@
-"""``agents``, and the sections that each agent may override."""
+"""``agents``: the sections that each agent may override, and an agent with its effective settings."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
     AliasChoices,
+    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -12,8 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from claw.config.paths import AGENT_ID_CHARS, normalise_agent_id
+from claw.config.paths import AGENT_ID_CHARS, camel_case, normalise_agent_id
 from claw.config.values import Names, Secret, Section, section_default, validation_error
+
+M = TypeVar("M", bound=BaseModel)
 
 Profile = Literal["minimal", "coding", "messaging", "full", "default"]
 
@@ -246,3 +252,52 @@ class Agents(Section):
 
     defaults: AgentSettings = section_default()
     list: tuple[AgentEntry, ...] = Field((), description="Also read: entries, a map of id to agent.")
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One agent with its effective settings: each section of its own replaces the section of the defaults.
+
+    :param dir: its folder in the home (sessions, keys, its own files).
+    :param workspace: the folder where its tools work.
+    :param has_configured_workspace: the config names that folder.
+    :param key: its key in the file: ``agents.list[0]``, or ``agents.defaults`` when it is not listed.
+    :param overridden: the sections that it overrides.
+    :param short_keys: section of the defaults → its short form, for those written at the top level of the file.
+    :param read: returns the value of a plugin's key, as a model.
+    """
+
+    id: str
+    name: str
+    dir: Path
+    workspace: Path
+    has_configured_workspace: bool
+    settings: AgentSettings
+    key: str
+    overridden: frozenset[str] = frozenset()
+    short_keys: Mapping[str, str] = field(default_factory=dict)
+    read: Callable[[str, type[Any]], Any] = field(
+        default=lambda key, model: model(), repr=False, compare=False
+    )
+
+    def section(self, key: str, model: type[M]) -> M:
+        """Return the effective value of a key that a plugin owns as ``agents.KEY``; all defaults when it is not set.
+
+        A section of the agent replaces the same section of the defaults.
+
+        :raises ConfigError: a key in it is wrong, or a required one is missing.
+        """
+        found: M = self.read(key, model)
+        return found
+
+    def key_of(self, section: str) -> str:
+        """Return the key of the effective ``section``: ``agents.list[0].tools``, ``agents.defaults.tools``.
+
+        A section of the defaults that is written at the top level of the file is named as it is written there.
+        """
+        name = camel_case(section)
+        return (
+            f"{self.key}.{name}"
+            if name in self.overridden
+            else self.short_keys.get(name, f"agents.defaults.{name}")
+        )

@@ -1,27 +1,27 @@
 """References inside the config file that must be valid; with an invalid one the file is refused. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from os.path import normpath, realpath
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING
 
+from claw.config.agents import Agent
+from claw.config.errors import ConfigSections
+from claw.config.models import Settings
 from claw.config.paths import Path, normalise_agent_id, split_key
 from claw.contracts.errors import ConfigError
 
-if TYPE_CHECKING:
-    from claw.config.loader import Config
+
+def reference_errors(
+    settings: Settings, sections: ConfigSections, agent_ids: Sequence[str]
+) -> list[ConfigError]:
+    """Return an error for each id of an agent that is there twice, and for each binding to an agent that is not there."""
+    return [*_duplicate_agents(settings, sections), *_unknown_agents(settings, sections, agent_ids)]
 
 
-def reference_errors(config: "Config") -> list[ConfigError]:
-    """Return an error for each invalid reference inside the file; with any of them the file is refused."""
-    errors = [*_duplicate_agents(config), *_unknown_agents(config)]
-    return errors or [*_unusable_workspaces(config)]
-
-
-def _unusable_workspaces(config: "Config") -> Iterator[ConfigError]:
+def workspace_errors(agents: Iterable[Agent], sections: ConfigSections) -> Iterator[ConfigError]:
     """Yield an error for each workspace at or below a file, or among claw's own files, where tools would find keys."""
-    home = realpath(config.home)
-    for agent in map(config.agent, config.agent_ids):
+    home = realpath(sections.home)
+    for agent in agents:
         resolve = realpath if agent.has_configured_workspace else normpath  # a link may lead to claw's files
         folder, problem, fix = FilePath(resolve(agent.workspace)), "", ""
         within = folder.relative_to(home).parts if folder.is_relative_to(home) else ("workspace",)
@@ -38,12 +38,12 @@ def _unusable_workspaces(config: "Config") -> Iterator[ConfigError]:
             steps = split_key(agent.key_of("workspace")) or ()
             place = tuple(step for step in steps if isinstance(step, str | int))
             values = {"folder": folder, "home": home, "id": agent.id, "part": "".join(within[:1])}
-            yield config.sections.error(place, problem, fix, **values)
+            yield sections.error(place, problem, fix, **values)
 
 
-def _duplicate_agents(config: "Config") -> Iterator[ConfigError]:
-    tell, seen = config.sections.error, dict[str, str]()
-    for index, entry in enumerate(config.settings.agents.list):
+def _duplicate_agents(settings: Settings, sections: ConfigSections) -> Iterator[ConfigError]:
+    tell, seen = sections.error, dict[str, str]()
+    for index, entry in enumerate(settings.agents.list):
         name = normalise_agent_id(entry.id)
         if first := seen.get(name):
             problem = "{id} duplicates {first}: case and punctuation are ignored in ids"
@@ -52,16 +52,18 @@ def _duplicate_agents(config: "Config") -> Iterator[ConfigError]:
             at: Path = ("agents", "list", index, "id")
             yield tell(at, problem, "Give each agent its own id", id=entry.id, first=first)
         seen.setdefault(name, entry.id)
-    for index in [index for index, entry in enumerate(config.settings.agents.list) if entry.default][1:2]:
+    for index in [index for index, entry in enumerate(settings.agents.list) if entry.default][1:2]:
         yield tell(("agents", "list", index, "default"), "a second agent is marked as default", "Mark one")
 
 
-def _unknown_agents(config: "Config") -> Iterator[ConfigError]:
-    written = config.layout.tree.get("bindings", ())
-    for index, (binding, raw) in enumerate(zip(config.settings.bindings, written, strict=False)):
-        if normalise_agent_id(binding.agent) not in (*config.agent_ids, "main"):
+def _unknown_agents(
+    settings: Settings, sections: ConfigSections, agent_ids: Sequence[str]
+) -> Iterator[ConfigError]:
+    written = sections.layout.tree.get("bindings", ())
+    for index, (binding, raw) in enumerate(zip(settings.bindings, written, strict=False)):
+        if normalise_agent_id(binding.agent) not in (*agent_ids, "main"):
             path: Path = ("bindings", index, "agent" if "agent" in raw else "agentId")
-            names = ", ".join(config.agent_ids)
-            yield config.sections.error(
+            names = ", ".join(agent_ids)
+            yield sections.error(
                 path, "there is no agent {id}", "Agents: {names}", id=binding.agent, names=names
             )

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, RootModel
 
 from claw.config import source
-from claw.config.agents import AgentEntry, AgentSettings
+from claw.config.agents import Agent, AgentEntry
 from claw.config.channels import with_token_users
-from claw.config.checks import reference_errors
-from claw.config.errors import ConfigErrors, ConfigSections, combine_errors, errors_in, known_keys
+from claw.config.checks import reference_errors, workspace_errors
+from claw.config.errors import ConfigSections, combine_errors, errors_in, known_keys
 from claw.config.models import Settings
 from claw.config.paths import (
     IdStep,
@@ -31,8 +31,6 @@ from claw.config.paths import (
 from claw.config.summary import DeclaredChannel, OwnedModels, PluginKeys, idle_keys
 from claw.contracts.errors import ConfigError, UsageError, nearest
 
-__all__ = ["Agent", "Config", "ConfigErrors", "load_config", "validate_source"]
-
 M = TypeVar("M", bound=BaseModel)
 
 OwnersOf = Callable[[source.ConfigSource], PluginKeys]
@@ -42,55 +40,6 @@ OwnersOf = Callable[[source.ConfigSource], PluginKeys]
 def no_owners(read: source.ConfigSource) -> PluginKeys:
     """Return no keys: core's own are all that the file may have."""
     return PluginKeys()
-
-
-@dataclass(frozen=True, slots=True)
-class Agent:
-    """One agent with its effective settings: each section of its own replaces the section of the defaults.
-
-    :param dir: its folder in the home (sessions, keys, its own files).
-    :param workspace: the folder where its tools work.
-    :param has_configured_workspace: the config names that folder.
-    :param key: its key in the file: ``agents.list[0]``, or ``agents.defaults`` when it is not listed.
-    :param overridden: the sections that it overrides.
-    :param short_keys: section of the defaults → its short form, for those written at the top level of the file.
-    :param read: returns the value of a plugin's key, as a model.
-    """
-
-    id: str
-    name: str
-    dir: Path
-    workspace: Path
-    has_configured_workspace: bool
-    settings: AgentSettings
-    key: str
-    overridden: frozenset[str] = frozenset()
-    short_keys: Mapping[str, str] = field(default_factory=dict)
-    read: Callable[[str, type[Any]], Any] = field(
-        default=lambda key, model: model(), repr=False, compare=False
-    )
-
-    def section(self, key: str, model: type[M]) -> M:
-        """Return the effective value of a key that a plugin owns as ``agents.KEY``; all defaults when it is not set.
-
-        A section of the agent replaces the same section of the defaults.
-
-        :raises ConfigError: a key in it is wrong, or a required one is missing.
-        """
-        found: M = self.read(key, model)
-        return found
-
-    def key_of(self, section: str) -> str:
-        """Return the key of the effective ``section``: ``agents.list[0].tools``, ``agents.defaults.tools``.
-
-        A section of the defaults that is written at the top level of the file is named as it is written there.
-        """
-        name = camel_case(section)
-        return (
-            f"{self.key}.{name}"
-            if name in self.overridden
-            else self.short_keys.get(name, f"agents.defaults.{name}")
-        )
 
 
 @dataclass(frozen=True)
@@ -286,7 +235,8 @@ def validate_source(
     if errors:
         raise combine_errors(sorted(errors, key=lambda error: error.line or 0))
     config = Config(home, read.path, settings, read.tree, environ, sections, owned, channels)
-    if errors := reference_errors(config):
+    errors = reference_errors(settings, sections, config.agent_ids)
+    if errors := errors or [*workspace_errors(map(config.agent, config.agent_ids), sections)]:
         raise combine_errors(errors)
     return config
 

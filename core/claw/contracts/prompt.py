@@ -34,7 +34,7 @@ class ContextFile:
 class PromptFacts:
     """The facts that a section may use. Facts that change with the message are only for volatile sections.
 
-    :param agent: ``claw.config.Agent``.
+    :param agent: ``claw.config.agents.Agent``.
     :param mode: full, minimal (a sub-agent) or none.
     :param tools: the tools of this turn, in order.
     :param zone: IANA name of the user's time zone, empty when not configured.

@@ -180,7 +180,7 @@ class ToolContext:
     of the schema.
 
     :param owner: the person behind this turn is an owner; False when unknown.
-    :param agent: the agent as configured (``claw.config.Agent``): id, name, workspace, settings.
+    :param agent: the agent as configured (``claw.config.agents.Agent``): id, name, workspace, settings.
     :param files: the file access of this agent, limited to its folders.
     :param state_dir: the plugin's own folder under ``CLAW_HOME``.
     :param progress: report to the person how far a long call is.

@@ -28,7 +28,7 @@ from claw.policy.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from claw.config import Config
+    from claw.config.loader import Config
     from claw.config.summary import OwnedModels
     from claw.policy.subjects import ToolFact
 

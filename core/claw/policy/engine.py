@@ -12,7 +12,7 @@ from claw.policy.matching import ToolMatcher
 from claw.policy.subjects import RunFacts, ToolFact
 
 if TYPE_CHECKING:
-    from claw.config import Config
+    from claw.config.loader import Config
 
 OPENING_CHECKS = ("optional", "name")
 """The checks before the layers, in order: the tool is opted in, and its plugin owns its name."""

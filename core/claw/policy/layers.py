@@ -10,7 +10,7 @@ from claw.policy.catalog import PROFILES, SANDBOX_ALLOW, SANDBOX_DENY, normalise
 from claw.policy.subjects import RunFacts
 
 if TYPE_CHECKING:
-    from claw.config import Config
+    from claw.config.loader import Config
 
 LAYERS = (
     *("profile", "providerProfile", "global", "globalProvider", "agent", "agentProvider"),

@@ -16,7 +16,7 @@ from claw.i18n import t
 from claw.storage.database import Database
 
 if TYPE_CHECKING:
-    from claw.config import Config
+    from claw.config.loader import Config
     from claw.config.models import Settings
 
 TERMINAL = "terminal"

@@ -18,7 +18,7 @@ from claw import (
     Thinking,
     t,
 )
-from claw.runtime import SYSTEM_CLOCK, Turn, WAITS_FOR_REPLY, describe_exception, within
+from claw.runtime import SYSTEM_CLOCK, WAITS_FOR_REPLY, Turn, describe_exception, within
 from claw_channel_sdk import BlockSplitter, StreamingReply
 
 from claw_gateway.journal import Journal

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from claw.config import load_config
+from claw.config.loader import load_config
 from claw.contracts.messages import Sender
 from claw.policy.catalog import PROFILES
 from claw.policy.engine import resolve_tools

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from claw.config import Config, load_config
+from claw.config.loader import Config, load_config
 from claw.contracts.errors import ConfigError
 from claw.host.discovery import owners_in
 from claw_admin.config_checks.file_warnings import file_warnings

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from claw import i18n
-from claw.config import Config, load_config
+from claw.config.loader import Config, load_config
 from claw.config.summary import plugins_that_bring
 from claw.contracts.messages import Sender
 from claw.host.manifest import InstalledPlugin, Manifest, ToolDeclaration

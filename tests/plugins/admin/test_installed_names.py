@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from claw.config import Config, load_config
+from claw.config.loader import Config, load_config
 from claw.host.discovery import owners_in
 from claw.host.manifest import InstalledPlugin, Manifest, ProviderDeclaration
 from claw_admin.config_checks.installed_warnings import InstalledNames, check_installed, installed_names

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from claw.config import load_config
+from claw.config.loader import load_config
 from claw.config.summary import plugins_that_bring
 from claw.host.discovery import owners_in
 from claw.policy.catalog import CORE_TOOLS

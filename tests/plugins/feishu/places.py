@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from claw import Address, Inbound, Outbound
-from claw.config import validate_source
+from claw.config.loader import validate_source
 from claw.config.plugin_view import PluginConfig
 from claw.config.source import ConfigSource
 from claw.security.http_client import HttpClients

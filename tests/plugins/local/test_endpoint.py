@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import claw.config
+import claw.config.loader
 import claw_anthropic
 import claw_local
 import claw_openai
@@ -96,7 +96,7 @@ def local(section: dict[str, Any], home: Path, network: HttpClients) -> Any:
     (home / "config.yaml").write_text(yaml.safe_dump({"providers": {"local": section}}))
     (home / "config.yaml").chmod(0o600)
     config = PluginConfig(
-        claw.config.load_config(home, {}), "local", network.client, home / "plugins" / "local"
+        claw.config.loader.load_config(home, {}), "local", network.client, home / "plugins" / "local"
     )
     return next(iter(claw_local.register_providers(config)))
 

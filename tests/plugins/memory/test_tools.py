@@ -11,7 +11,7 @@ import claw_memory
 import pytest
 from claw import hookimpl
 from claw.agent.turn_context import notes_of
-from claw.config import load_config
+from claw.config.loader import load_config
 from claw.contracts.errors import ConfigError
 from claw.contracts.provider import ToolSpec
 from claw.host.discovery import owners_in
