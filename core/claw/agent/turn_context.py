@@ -140,9 +140,7 @@ class Runtime:
     @cached_property
     def rulings(self) -> Callable[[RunFacts, tuple[str, ...]], Judgement]:
         """The policy judgement of a run and its fallback models, cached: config and tools do not change in a Runtime."""
-        return lru_cache(_KEPT_RULINGS)(
-            lambda run, fallbacks: resolve_tools(self.config, run, self.facts, fallbacks)
-        )
+        return lru_cache(_KEPT_RULINGS)(lambda run, more: resolve_tools(self.config, run, self.facts, more))
 
     @cached_property
     def agents(self) -> Callable[[str, str, int | None], Agent]:
