@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import msgspec
 
-from claw.config import Agent, Config
+from claw.config.agents import Agent
+from claw.config.loader import Config
 from claw.contracts.errors import ClawError, ConfigError, ProviderError, UsageError
 from claw.contracts.extensions import ModelOptions, ModelSelector
 from claw.contracts.provider import (
