@@ -366,6 +366,7 @@ from claw.storage.clock import (
     iso_time as iso_time,
     local_time as local_time,
     parse_duration as parse_duration,
+    zone_of as zone_of,
 )
 from claw.storage.database import (
     Database as Database,
@@ -386,9 +387,6 @@ from claw.storage.files import (
     replace_file as replace_file,
     safe_file_name as safe_file_name,
     set_aside as set_aside,
-)
-from claw.storage.freshness import (
-    zone_of as zone_of,
 )
 from claw.storage.history import (
     BaseSession as BaseSession,

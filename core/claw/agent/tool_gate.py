@@ -26,8 +26,8 @@ from claw.policy.decision import Judgement
 from claw.security.child_env import child_environment
 from claw.security.rule_files import RuleFileGuard
 from claw.security.untrusted_text import wrap_untrusted
+from claw.storage.clock import zone_of
 from claw.storage.files import results_folder
-from claw.storage.freshness import zone_of
 from claw.storage.provenance import called_tools, is_untrusted_result, turn_provenance
 from claw.storage.turn_log import reached
 

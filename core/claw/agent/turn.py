@@ -23,7 +23,6 @@ from claw.contracts.transcript import Assistant, Message, ToolCall, ToolResultMe
 from claw.host.calls import notify_observers, run_filters, statements_at_end
 from claw.host.isolation import describe_exception
 from claw.i18n import t
-from claw.storage.freshness import is_fresh, reset_policy, zone_of
 from claw.storage.history import BaseSession
 from claw.storage.turn_log import reached, retry_until_written
 
@@ -186,13 +185,10 @@ async def _run_in_session(turn: Turn, context: TurnContext, emit: Emit) -> TurnE
 async def _reset_if_stale(
     turn: Turn, context: TurnContext, session: BaseSession, runtime: Runtime, emit: Emit
 ) -> None:
-    """Start a new conversation when the last one has expired (``session.reset``); the old one is archived."""
-    message, last = turn.message, session.last_user_at
-    kind = "thread" if message.address.thread else message.chat_type
-    policy = reset_policy(runtime.config.settings.session, kind, message.address.channel)
-    if turn.resumed or last is None or policy.mode == "off":
-        return
-    if not is_fresh(policy, last, session.now, zone_of(context.agent.settings.user_timezone)):
+    """Start a new conversation when the store says that the last one has expired; the old one is archived."""
+    if not turn.resumed and runtime.sessions.has_expired(
+        session, turn.message, context.agent, runtime.config
+    ):
         past = session.messages
         await before_reset(RunningTurn(ToolGate(turn.id, context, emit), session, past, len(past)))
         await session.reset()

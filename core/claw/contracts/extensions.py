@@ -391,8 +391,8 @@ class SessionStore(Protocol):
     """The transcripts of conversations. Without a plugin that provides one, core keeps them in memory.
 
     It may have ``close()``; ``conversations()``, session key and agent id of each conversation that it has;
-    ``holder(key)``, the process that runs a turn in a conversation, None when none does; and ``async delete(key)``, which
-    removes a conversation.
+    ``holder(key)``, the process that runs a turn in a conversation, None when none does; ``async delete(key)``, which
+    removes a conversation; and ``expired(session, message, agent, config)``, true when a message begins a new one.
     """
 
     name: str

@@ -4,7 +4,9 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
+from functools import cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,15 @@ def local_time(at: float, now: float) -> str:
     """Format a moment in local time: the time of day, and the date when it is not today."""
     there, today = datetime.fromtimestamp(at), datetime.fromtimestamp(now).date()
     return there.strftime("%H:%M" if there.date() == today else "%Y-%m-%d %H:%M")
+
+
+@cache
+def zone_of(name: str | None) -> tzinfo | None:
+    """Return the time zone of that name; None = this machine's, also for an unknown name."""
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError):
+        return None
 
 
 SYSTEM_CLOCK = Clock()

@@ -1,10 +1,13 @@
 """Sessions: the store that keeps conversations, and core's own, which forgets them when the process ends."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
 from claw.contracts.errors import ClawError, PluginError
+from claw.contracts.messages import Inbound
 from claw.i18n import t
 from claw.storage.clock import Clock
 from claw.storage.history import BaseSession
@@ -66,15 +69,27 @@ class Sessions:
 
         :raises ClawError: the store failed; the error names its plugin.
         """
-        try:
+        with self._errors("its session store cannot open a session: {why}"):
             async with asyncio.timeout(_OPEN_SECONDS):
                 session = await self.store.open(session_key, agent_id)
             if not isinstance(session, BaseSession):
                 raise TypeError(f"open answered with {type(session).__name__}, which is no BaseSession")
+        return session
+
+    def has_expired(self, session: BaseSession, message: Inbound, agent: Any, config: Any) -> bool:
+        """Return true if this message begins a new conversation; without ``expired`` of the store none does.
+
+        :raises ClawError: the store failed; the error names its plugin.
+        """
+        expired = getattr(self.store, "expired", None)
+        with self._errors("its session store cannot tell whether a conversation is over: {why}"):
+            return bool(expired and expired(session, message, agent, config))
+
+    @contextmanager
+    def _errors(self, problem: str) -> Iterator[None]:
+        try:
+            yield
         except ClawError:
             raise
         except Exception as why:
-            reason = f"{type(why).__name__}: {why}"
-            problem = "its session store cannot open a session: {why}"
-            raise PluginError(self.plugin, "run", problem, why=reason) from why
-        return session
+            raise PluginError(self.plugin, "run", problem, why=f"{type(why).__name__}: {why}") from why

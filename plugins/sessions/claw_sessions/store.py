@@ -15,9 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
-from claw import ClawError, t
+from claw import ClawError, Inbound, t
 from claw.runtime import (
     SYSTEM_CLOCK,
     SYSTEM_DISK,
@@ -36,9 +37,11 @@ from claw.runtime import (
     iso_time,
     lock_holder,
     safe_file_name,
+    zone_of,
 )
 
 from claw_sessions.background_sync import BackgroundSync
+from claw_sessions.freshness import is_fresh, reset_policy
 from claw_sessions.session_file import ParsedSession, SessionHeader, parse_session, without_bad_lines
 
 _INDEX = """CREATE TABLE IF NOT EXISTS sessions
@@ -319,6 +322,13 @@ class JsonlSessionStore:
         return [
             (str(key), str(agent)) for key, agent in self.database.read("SELECT key, agent FROM sessions")
         ]
+
+    def expired(self, session: BaseSession, message: Inbound, agent: Any, config: Any) -> bool:
+        """Return true if the conversation is over by ``session.reset`` and its siblings, as the file has them now."""
+        last, kind = session.last_user_at, "thread" if message.address.thread else message.chat_type
+        policy = reset_policy(config.settings.session, kind, message.address.channel)
+        zone = zone_of(agent.settings.user_timezone)
+        return last is not None and not is_fresh(policy, last, session.now, zone)
 
     def holder(self, key: str) -> int | None:
         """Return the process that runs a turn in a conversation; None when none does, 0 when it is unknown."""

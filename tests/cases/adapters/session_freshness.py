@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from claw.config.models import Reset, SessionSettings
-from claw.storage.freshness import is_fresh, reset_policy
+from claw_sessions.freshness import is_fresh, reset_policy
 
-FUNCTIONS = ("claw.storage.freshness:is_fresh", "claw.storage.freshness:reset_policy")
+FUNCTIONS = ("claw_sessions.freshness:is_fresh", "claw_sessions.freshness:reset_policy")
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from claw.config.loader import validate_source
 from claw.config.source import ConfigSource
-from claw.storage.freshness import ResetPolicy, is_fresh, reset_policy
+from claw_sessions.freshness import ResetPolicy, is_fresh, reset_policy
 from hypothesis import given, strategies as st
 
 MOMENTS = st.integers(0, 4_000_000_000)

@@ -7,9 +7,7 @@ of the clock or a heartbeat neither reset nor count as an update.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
-from functools import cache
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _DEFAULT_HOUR, _DEFAULT_IDLE = 4, 60  # defaults (spec runtime E6)
 
@@ -51,15 +49,6 @@ def reset_policy(session: Any, kind: str, channel: str = "") -> ResetPolicy:
     if mode == "idle" and minutes is None:
         minutes = _DEFAULT_IDLE
     return ResetPolicy(mode, min(max(keys.get("at_hour", _DEFAULT_HOUR), 0), 23), minutes)
-
-
-@cache
-def zone_of(name: str | None) -> tzinfo | None:
-    """Return the time zone of that name; None = this machine's, also for an unknown name."""
-    try:
-        return ZoneInfo(name) if name else None
-    except (ZoneInfoNotFoundError, ValueError):
-        return None
 
 
 def is_fresh(policy: ResetPolicy, updated_at: float, now: float, zone: tzinfo | None = None) -> bool:
