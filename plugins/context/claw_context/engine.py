@@ -202,7 +202,7 @@ class ContextView:
         raw = [*self._head, *messages[self._start :]]
         costs = [*TokenCosts(self._head).each, *self._shown[1][self._start :]]
         least = (
-            1.0 if self._session.history.pruned else compaction.LEAST_DENSITY
+            1.0 if self._session.pruned else compaction.LEAST_DENSITY
         )  # the summariser reads whole results
         density = compaction.density(real_tokens, sum(costs) + self._overhead, least)
         keep = min(int(self._budget.keep_recent / density), most_tokens)
