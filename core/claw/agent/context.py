@@ -245,7 +245,7 @@ async def engine_call(call: ModelCall, turn: RunningTurn) -> ModelCall:
 
     engine, worker = turn.runtime.registry.engine, turn.runtime.worker
     plugin, sent = engine.plugin if engine else "core", turn.clock.paused_call(send)
-    own = shown = NewestTurns().wrap(sent, turn)
+    own = shown = newest_turns(sent, turn)
     try:
         if engine:
             shown = await worker.call(engine.value.wrap, sent, turn, seconds=turn.clock.seconds, who=plugin)
@@ -304,47 +304,37 @@ def _engine_error(plugin: str, why: BaseException) -> PluginError:
     )
 
 
-class NewestTurns:
-    """The context engine without a plugin: the newest turns that fit. Nothing is summarised."""
+def newest_turns(call: ModelCall, turn: TurnView) -> ModelCall:
+    """Return a call that is sent the newest turns within the window, long results cut where one turn is too long: core's
+    own context engine. Nothing is summarised.
+    """
+    before = turn.past[: turn.start]
+    first = turn.start - len(limit_turns(before, turn.agent.settings.history_limit))
+    limit = int(turn.window_tokens * PROMPT_SHARE) - len(turn.system.whole) // CHARS_PER_TOKEN
+    is_reported = False
 
-    name = "newest"
+    async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
+        nonlocal is_reported
+        shown = turn.with_metadata(messages)[first:]
+        fitting = newest_turns_within(shown, [estimate_tokens(one) for one in shown], limit)
+        if fitting.omitted and not is_reported:
+            is_reported = True
+            await turn.emit(Notice(t(OMITTED, count=fitting.omitted)))
+        stream: Any = call(_cut_results(fitting.messages, limit, turn.window_tokens), tool_choice)
+        try:
+            async for event in stream:
+                yield event
+        except ProviderError as refused:
+            if refused.reason not in TOO_LARGE_REASONS:
+                raise
+            raise ProviderError(
+                "{why}", reason=refused.reason, where=refused.where, why=refused.problem,
+                fix="Start a new conversation (/new), or have it summarised: claw plugins install claw-context",
+            ) from refused  # fmt: skip
+        finally:
+            await stream.aclose()
 
-    def wrap(self, call: ModelCall, turn: TurnView) -> ModelCall:
-        """Return a call that is sent the newest turns within the window, long results cut where one turn is too long."""
-        before = turn.past[: turn.start]
-        first = turn.start - len(limit_turns(before, turn.agent.settings.history_limit))
-        limit = int(turn.window_tokens * PROMPT_SHARE) - len(turn.system.whole) // CHARS_PER_TOKEN
-        is_reported = False
-
-        async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
-            nonlocal is_reported
-            shown = turn.with_metadata(messages)[first:]
-            fitting = newest_turns_within(shown, [estimate_tokens(one) for one in shown], limit)
-            if fitting.omitted and not is_reported:
-                is_reported = True
-                await turn.emit(Notice(t(OMITTED, count=fitting.omitted)))
-            stream: Any = call(_cut_results(fitting.messages, limit, turn.window_tokens), tool_choice)
-            try:
-                async for event in stream:
-                    yield event
-            except ProviderError as refused:
-                if refused.reason not in TOO_LARGE_REASONS:
-                    raise
-                raise ProviderError(
-                    "{why}", reason=refused.reason, where=refused.where, why=refused.problem,
-                    fix="Start a new conversation (/new), or have it summarised: claw plugins install claw-context",
-                ) from refused  # fmt: skip
-            finally:
-                await stream.aclose()
-
-        return ask
-
-    async def compact(self, turn: TurnView, focus: str) -> str:
-        """Do nothing: there is no summary without a plugin."""
-        return ""
-
-    async def before_reset(self, turn: TurnView) -> None:
-        """Do nothing: there is no memory without a plugin."""
+    return ask
 
 
 def _cut_results(messages: Sequence[Message], room_tokens: int, window_tokens: int) -> Sequence[Message]:

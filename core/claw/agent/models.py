@@ -10,15 +10,7 @@ from claw.config.agents import Agent
 from claw.config.loader import Config
 from claw.contracts.errors import ClawError, ConfigError, ProviderError, UsageError
 from claw.contracts.extensions import ModelOptions, ModelSelector
-from claw.contracts.provider import (
-    Credential,
-    Finished,
-    ModelCall,
-    ModelEvent,
-    ModelRef,
-    Provider,
-    Request,
-)
+from claw.contracts.provider import Credential, Finished, ModelCall, ModelEvent, ModelRef, Provider, Request
 from claw.contracts.transcript import Assistant, Message
 from claw.host.registry import Registry
 from claw.i18n import t
@@ -121,11 +113,10 @@ class FirstModel:
             async with aclosing(stream) as events:  # type: ignore[type-var]
                 async for event in events:
                     empty = False
-                    yield (
-                        checked_answer(event, ref, messages, options)
-                        if isinstance(event, Finished)
-                        else event
-                    )
+                    if isinstance(event, Finished):
+                        yield checked_answer(event, ref, messages, options)
+                    else:
+                        yield event
             if empty:
                 raise ProviderError("the model's answer was empty", reason="truncated", where=str(ref))
 
@@ -149,11 +140,8 @@ class FirstModel:
             if provider and keys:
                 return ref, provider, next((key for key in keys if key.name == wanted), keys[0])
             variables = options.key_variables.get(ref.provider, ())
-            problems.append(
-                missing_key_error(ref.provider, variables, str(ref))
-                if provider
-                else missing_provider_error(ref)
-            )
+            no_key = missing_key_error(ref.provider, variables, str(ref))
+            problems.append(no_key if provider else missing_provider_error(ref))
         raise problems[0]
 
 

@@ -101,20 +101,18 @@ class GuardedProvider:
         if request.tools and self._tool_mode(request.model) != "none":
             self._check_window(request.model)
         mask = self._redactor.answer_mask
-        text, thinking = StreamMask(mask), StreamMask(mask)
+        kinds: tuple[type[ThinkingDelta | TextDelta], ...] = (ThinkingDelta, TextDelta)
+        masks = {kind: StreamMask(mask) for kind in kinds}
         async with aclosing(_checked_stream(self._provider, request, self._silence_seconds)) as stream:
             async for event in stream:
-                if isinstance(event, TextDelta):
-                    if shown := text.feed(event.text):
-                        yield TextDelta(shown)
-                elif isinstance(event, ThinkingDelta):
-                    if shown := thinking.feed(event.text):
-                        yield ThinkingDelta(shown)
+                if isinstance(event, TextDelta | ThinkingDelta):
+                    kind = kinds[isinstance(event, TextDelta)]
+                    if shown := masks[kind].feed(event.text):
+                        yield kind(shown)
                 elif isinstance(event, Finished):
-                    if shown := thinking.end():
-                        yield ThinkingDelta(shown)
-                    if shown := text.end():
-                        yield TextDelta(shown)
+                    for kind, held in masks.items():
+                        if shown := held.end():
+                            yield kind(shown)
                     yield Finished(_without_secrets(event.message, mask))
 
     def credentials(self) -> tuple[Credential, ...]:

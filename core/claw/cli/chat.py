@@ -18,20 +18,8 @@ from claw.agent.turn_context import TurnOptions
 from claw.app import App, load_setup, terminal_message
 from claw.cli.errors import PRINTED, TERMINATION
 from claw.cli.output import SCHEMA_VERSION
+from claw.contracts import events
 from claw.contracts.errors import ClawError, UsageError
-from claw.contracts.events import (
-    Event,
-    MessageRecorded,
-    Notice,
-    StepStarted,
-    TextStreamed,
-    ThinkingStreamed,
-    ToolBegan,
-    ToolEnded,
-    ToolProgress,
-    TurnStarted,
-    as_json as event_as_json,
-)
 from claw.contracts.messages import Inbound
 from claw.contracts.text import escape_controls, with_ellipsis
 from claw.host.isolation import reserved_stdout
@@ -242,34 +230,34 @@ class TerminalScreen:
         self._pieces: list[str] = []  # of the newest step that had text
         self._streamed = self._interrupted = self._line_open = False
 
-    async def on_event(self, event: Event) -> None:
+    async def on_event(self, event: events.Event) -> None:
         """Show one event of the turn."""
         if self.as_json:
-            line = {"schemaVersion": SCHEMA_VERSION, **self.redact(event_as_json(event))}
+            line = {"schemaVersion": SCHEMA_VERSION, **self.redact(events.as_json(event))}
             self.out.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
             self.out.flush()
-        elif isinstance(event, TurnStarted):
+        elif isinstance(event, events.TurnStarted):
             self._pieces, self._interrupted = [], False
-        elif isinstance(event, MessageRecorded):
+        elif isinstance(event, events.MessageRecorded):
             self._interrupted = self._streamed and getattr(event.message, "stop_reason", "") == "error"
-        elif isinstance(event, StepStarted):
+        elif isinstance(event, events.StepStarted):
             if self._interrupted:  # text on a terminal cannot be removed
                 self.line(t("(The answer was interrupted. It starts again:)"))
             self._streamed = self._interrupted = False
-        elif isinstance(event, TextStreamed) and self._is_terminal:
+        elif isinstance(event, events.TextStreamed) and self._is_terminal:
             self._pieces = self._pieces if self._streamed else []
             self._pieces.append(event.text)
             self._streamed = self._line_open = True
             self._write(event.text)
-        elif isinstance(event, ThinkingStreamed) and self.reasoning:
+        elif isinstance(event, events.ThinkingStreamed) and self.reasoning:
             self._line_open = True
             self._write(event.text)
-        elif isinstance(event, ToolBegan):
+        elif isinstance(event, events.ToolBegan):
             arguments = json.dumps(event.call.arguments, ensure_ascii=False)
             self.note(f"· {_tool_name(event.call.name)} {with_ellipsis(self.redact(arguments), 100)}")
-        elif isinstance(event, ToolEnded) and event.result.is_error:
+        elif isinstance(event, events.ToolEnded) and event.result.is_error:
             self.note(f"! {_tool_name(event.call.name)}: {self.redact(_result_line(event.result))}")
-        elif isinstance(event, ToolProgress | Notice):
+        elif isinstance(event, events.ToolProgress | events.Notice):
             self.note(f"  {self.redact(event.text)}")
 
     def answer(self, text: str) -> None:
