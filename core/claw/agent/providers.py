@@ -106,7 +106,7 @@ class GuardedProvider:
         async with aclosing(_checked_stream(self._provider, request, self._silence_seconds)) as stream:
             async for event in stream:
                 if isinstance(event, TextDelta | ThinkingDelta):
-                    kind = kinds[isinstance(event, TextDelta)]
+                    kind = next(kind for kind in kinds if isinstance(event, kind))
                     if shown := masks[kind].feed(event.text):
                         yield kind(shown)
                 elif isinstance(event, Finished):

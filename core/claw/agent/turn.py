@@ -266,10 +266,11 @@ def _start_of(turn: Turn, context: TurnContext, session: BaseSession) -> _Start:
     """Return the point at which a turn starts, or resumes after a crash: its start is the first message that came from
     one of its events. A partial answer is left out: the model is asked again.
     """
-    said, numbers = list(session.unpaired_messages), set(map(str, turn.numbers))
+    said = list(session.unpaired_messages) if turn.resumed else []
     sources = [set(m.source.split(",")) if isinstance(m, User) else set[str]() for m in said]
-    begun = (at for at, source in enumerate(sources) if turn.resumed and numbers & source)
-    if (at := next(begun, None)) is None:
+    numbers = set(map(str, turn.numbers))
+    at = next((at for at, source in enumerate(sources) if numbers & source), None)
+    if at is None:
         past = session.messages
         prompt = message_of(turn.taken, context.runtime, turn.preface, turn.summarised)
         return _Start(past, prompt, len(past))
