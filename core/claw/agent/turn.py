@@ -24,7 +24,7 @@ from claw.host.calls import notify_observers, run_filters, statements_at_end
 from claw.host.isolation import describe_exception
 from claw.i18n import t
 from claw.storage.history import BaseSession
-from claw.storage.turn_log import reached, retry_until_written
+from claw.storage.turn_log import reached, retry_until_written, takes_cause
 
 TOOL_CHOICES = ("auto", "none", "required")
 """Tool choices that are not the name of a tool."""
@@ -383,7 +383,8 @@ async def _end(
             more = statements_at_end(turn.id, runtime.plugins)
             logged = made if made and is_logged else ()
             why = runtime.redact(ending.text if ending.outcome == "failed" else "; ".join(turn.notices))
-            end = partial(runtime.turn_log.ended, turn.id, ending.outcome, logged, more, why)
+            cause = (why,) if takes_cause(runtime.turn_log) else ()
+            end = partial(runtime.turn_log.ended, turn.id, ending.outcome, logged, more, *cause)
             await retry_until_written(end, runtime.log if is_logged else None)
             reached(runtime.turn_log, "turn-ended")
             await emit(ending)

@@ -383,7 +383,7 @@ class TurnLog(Protocol):
         :param replies: the replies that must be sent.
         :param more: further statements of this commit.
         :param why: the cause of a failure, or what else the owner should know, such as a switch of model; without
-            secrets.
+            secrets. A log without this parameter is not given it.
         """
 
 

@@ -1,6 +1,7 @@
 """The turn log of core: the contract of turn logs, and the log in use when no plugin provides one."""
 
 import asyncio
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,6 +61,11 @@ def is_repeat(log: TurnLog, inbound: Inbound) -> bool:
     """Return true if the log has seen this message before: a service delivered it twice."""
     ask: Callable[[Inbound], bool] | None = getattr(log, "is_repeat", None)
     return ask is not None and ask(inbound)
+
+
+def takes_cause(log: TurnLog) -> bool:
+    """Return true if ``log.ended`` has the parameter ``why``; the logs of earlier plugins lack it."""
+    return "why" in inspect.signature(log.ended).parameters
 
 
 def reached(log: TurnLog, point: str) -> None:
