@@ -4,8 +4,8 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Coroutine
-from contextlib import nullcontext
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar
@@ -100,22 +100,20 @@ class TerminalChat:
 
     def read_lines(self) -> None:
         """Read and answer lines until the person leaves; a failed or stopped turn does not end the loop."""
-        history = self._app.config.home / "chat_history"
-        _load_history(history)
-        self._banner()
-        while True:
-            try:
-                line = input("› ").strip()
-            except EOFError:
-                break
-            except KeyboardInterrupt:
-                self._screen.out.write("\n")
-                continue
-            if line in _LEAVE:
-                break
-            if line:
-                self._run_line(line)
-        _save_history(history)
+        with _line_history(self._app.config.home / "chat_history"):
+            self._banner()
+            while True:
+                try:
+                    line = input("› ").strip()
+                except EOFError:
+                    break
+                except KeyboardInterrupt:
+                    self._screen.out.write("\n")
+                    continue
+                if line in _LEAVE:
+                    break
+                if line:
+                    self._run_line(line)
 
     def close(self) -> None:
         """Close the app."""
@@ -297,31 +295,25 @@ class TerminalScreen:
 _HISTORY_LINES = 1000
 
 
-def _readline() -> Any:
-    """Return the module that edits input lines; None in a Python without it: lines are read all the same."""
+@contextmanager
+def _line_history(path: Path) -> Iterator[None]:
+    """Keep the lines that are typed in the block in a file, for the arrow keys, readable only by its owner.
+
+    Lines that are pasted together are one message, and one line of the file.
+    """
     try:
         import readline
-    except ImportError:
-        return None
-    return readline
-
-
-def _load_history(path: Path) -> None:
-    """Load the lines typed before, for the arrow keys; lines that are pasted together are one message."""
-    if readline := _readline():
-        readline.parse_and_bind("set enable-bracketed-paste on")
-        written = path.read_bytes().decode(errors="replace") if path.is_file() else ""
-        for line in filter(None, written.split("\n")):
-            readline.add_history(line.replace("\r", "\n"))
-
-
-def _save_history(path: Path) -> None:
-    """Save the newest lines, readable only by their owner; a message of several lines is one line of the file."""
-    if readline := _readline():
-        count = readline.get_current_history_length()
-        lines = map(readline.get_history_item, range(max(1, count - _HISTORY_LINES + 1), count + 1))
-        entries = "".join(line.replace("\n", "\r") + "\n" for line in lines if line)
-        SYSTEM_DISK.replace(path, entries.encode())
+    except ImportError:  # a Python without it: lines are read all the same
+        yield
+        return
+    readline.parse_and_bind("set enable-bracketed-paste on")
+    written = path.read_bytes().decode(errors="replace") if path.is_file() else ""
+    for line in filter(None, written.split("\n")):
+        readline.add_history(line.replace("\r", "\n"))
+    yield
+    count = readline.get_current_history_length()
+    lines = map(readline.get_history_item, range(max(1, count - _HISTORY_LINES + 1), count + 1))
+    SYSTEM_DISK.replace(path, "".join(line.replace("\n", "\r") + "\n" for line in lines if line).encode())
 
 
 async def _open_app(model: str) -> App:
