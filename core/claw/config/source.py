@@ -105,33 +105,26 @@ def parse_config(
         tree, lines = _parse_json(text) if json_only else _parse_yaml(text)
         if not isinstance(tree, dict):
             problem = "the top level must be an object (a mapping of keys), not a list or a single value"
-            raise _ParseError(problem, "Begin with a key such as agents", (1, 1))
-    except _ParseError as error:
-        problem, values = error.problem, error.values
-        line, column = error.at or (None, 0)
-        if line:
-            problem, values = "column {column}: {what}", {"column": column, "what": t(problem, **values)}
-        raise ConfigError("", problem, error.fix, file=file, line=line, **values) from None
+            raise _refusal(problem, "Begin with a key such as agents", (1, 1))
+    except ConfigError as error:
+        raise error.under("", file) from None
     return tree, lines
 
 
-class _ParseError(Exception):
-    """A parse error with its position: line and column, 1-based."""
-
-    def __init__(
-        self, problem: str, fix: str = "", at: tuple[int, int] | None = None, **values: object
-    ) -> None:
-        super().__init__(problem)
-        self.problem, self.fix, self.at = problem, fix, at
-        self.values: dict[str, Any] = values
+def _refusal(problem: str, fix: str = "", at: tuple[int, int] | None = None, **values: Any) -> ConfigError:
+    """Return the error of a text that cannot be parsed; ``at`` is its line and column, 1-based."""
+    if at is None:
+        return ConfigError("", problem, fix, **values)
+    what = t(problem, **values)
+    return ConfigError("", "column {column}: {what}", fix, line=at[0], column=at[1], what=what)
 
 
 def _check_text(text: str) -> None:
     if not text.strip():
-        raise _ParseError("the file is empty", "Write a key into it, or delete it")
+        raise _refusal("the file is empty", "Write a key into it, or delete it")
     if found := _CONFLICT.search(text):
         problem, at = "the file contains a merge conflict marker", (text.count("\n", 0, found.start()) + 1, 1)
-        raise _ParseError(problem, "Resolve the conflict and delete the markers", at)
+        raise _refusal(problem, "Resolve the conflict and delete the markers", at)
 
 
 class _TreeReader:
@@ -159,16 +152,16 @@ class _TreeReader:
             self.at = mark.line + 1, mark.column + 1
             documents += isinstance(event, yaml.DocumentStartEvent)
             if documents > 1:
-                raise self._refusal("a second document begins here", "Keep one document in the file")
+                raise self._refused("a second document begins here", "Keep one document in the file")
             if isinstance(event, yaml.CollectionEndEvent):
                 self._open.pop()
             elif isinstance(event, yaml.NodeEvent):
                 if isinstance(event, yaml.AliasEvent) or event.anchor:
                     problem = "anchors and aliases (& and *) are not allowed here"
-                    raise self._refusal(problem, "Write the value in full")
+                    raise self._refused(problem, "Write the value in full")
                 if event.tag not in (None, "!"):  # type: ignore[attr-defined]
                     problem = "the tag {tag} is not allowed here"
-                    raise self._refusal(problem, "Write plain values only", tag=event.tag)  # type: ignore[attr-defined]
+                    raise self._refused(problem, "Write plain values only", tag=event.tag)  # type: ignore[attr-defined]
                 self._add(
                     event, isinstance(event, yaml.ScalarEvent), isinstance(event, yaml.MappingStartEvent)
                 )
@@ -181,7 +174,7 @@ class _TreeReader:
             return
         self._count += 1
         if self._count > MAX_NODES:
-            raise self._refusal(
+            raise self._refused(
                 "the file contains more than {limit} values", "Make it smaller", limit=MAX_NODES
             )
         value: Any = {} if is_mapping else []
@@ -198,22 +191,22 @@ class _TreeReader:
         if not is_scalar:
             self._open.append((value, path))
             if len(self._open) > MAX_DEPTH:
-                raise self._refusal(
+                raise self._refused(
                     "is nested deeper than {limit} levels", "Make it flatter", limit=MAX_DEPTH
                 )
 
     def _begin_entry(self, name: str | None, holder: dict[str, Any], path: KeyPath) -> None:
         if name is None:
-            raise self._refusal("a key must be a string", "Write key: value")
+            raise self._refused("a key must be a string", "Write key: value")
         path = (*path, name)
         if name in holder:
             problem = "the key {key} appears twice (first in line {first})"
-            raise self._refusal(problem, "Keep one of them", key=format_key(path), first=self.lines.get(path))
+            raise self._refused(problem, "Keep one of them", key=format_key(path), first=self.lines.get(path))
         self._key = name
         self.lines[path] = self.at[0]
 
-    def _refusal(self, problem: str, fix: str, **values: object) -> _ParseError:
-        return _ParseError(problem, fix, self.at, **values)
+    def _refused(self, problem: str, fix: str, **values: object) -> ConfigError:
+        return _refusal(problem, fix, self.at, **values)
 
 
 def _parse_yaml(text: str) -> tuple[Any, dict[KeyPath, int]]:
@@ -226,7 +219,7 @@ def _parse_yaml(text: str) -> tuple[Any, dict[KeyPath, int]]:
     except yaml.YAMLError as cause:
         raise _yaml_error(cause, text) from cause
     if reader.root is None:
-        raise _ParseError("the file is empty", "Write a key into it, or delete it")
+        raise _refusal("the file is empty", "Write a key into it, or delete it")
     return reader.root, reader.lines
 
 
@@ -243,19 +236,19 @@ def _scalar(text: str) -> Any:
     return text
 
 
-def _yaml_error(cause: Any, text: str) -> _ParseError:
+def _yaml_error(cause: Any, text: str) -> ConfigError:
     mark = getattr(cause, "problem_mark", None)
     if mark is None:
-        return _ParseError("contains a character that YAML does not allow", "Delete it")
+        return _refusal("contains a character that YAML does not allow", "Delete it")
     for number, line in enumerate(text.splitlines()[: mark.line + 2], 1):
         if re.match(r" *\t", line) and line.strip():
             at = number, line.index("\t") + 1
-            return _ParseError("the line is indented with a tab", "Indent with spaces", at)
+            return _refusal("the line is indented with a tab", "Indent with spaces", at)
     if (opened := cause.context_mark) and sum(map(text.count, "{[")) > sum(map(text.count, "}]")):
         at = opened.line + 1, opened.column + 1
-        return _ParseError("the bracket that opens here is never closed", "Close it with }} or ]", at)
+        return _refusal("the bracket that opens here is never closed", "Close it with }} or ]", at)
     at = mark.line + 1, mark.column + 1
-    return _ParseError("is not valid YAML ({cause})", "Correct the line", at, cause=cause.problem or "syntax")
+    return _refusal("is not valid YAML ({cause})", "Correct the line", at, cause=cause.problem or "syntax")
 
 
 def _parse_json(text: str) -> tuple[Any, dict[KeyPath, int]]:
@@ -279,9 +272,9 @@ def _parse_json(text: str) -> tuple[Any, dict[KeyPath, int]]:
             fix = "JSON allows no comments: delete them, or rename the file to config.yaml and write # before them"
         if cause.pos >= len(text.rstrip()) or cause.msg.startswith("Unterminated string"):
             problem, fix = "unexpected end of the file", "The file seems cut off: complete it"
-        raise _ParseError(problem, fix, (cause.lineno, cause.colno), cause=cause.msg) from cause
+        raise _refusal(problem, fix, (cause.lineno, cause.colno), cause=cause.msg) from cause
     except (ValueError, RecursionError) as cause:
-        raise _ParseError("is not valid JSON ({cause})", "Correct the file", cause=str(cause)) from cause
+        raise _refusal("is not valid JSON ({cause})", "Correct the file", cause=str(cause)) from cause
 
 
 def _reject_constant(name: str) -> Any:

@@ -90,9 +90,10 @@ class ConfigError(ClawError):
         super().__init__(problem, where=": ".join(part for part in (place, key) if part), fix=fix, **values)
         self.key, self.file, self.line = key, file, line
 
-    def under(self, key: str) -> "ConfigError":
-        """Return the same error with a key, when the raiser knew only the value."""
-        return type(self)(key, self._problem, self._fix, file=self.file, line=self.line, **self._values)
+    def under(self, key: str, file: str = "") -> "ConfigError":
+        """Return the same error with a key and a file, when the raiser knew only the value."""
+        file = file or self.file
+        return type(self)(key, self._problem, self._fix, file=file, line=self.line, **self._values)
 
 
 class PluginError(ClawError):

@@ -42,7 +42,7 @@ class Memories:
         self._thread: threading.Thread | None = None
 
     def of(self, agent: Any) -> "Memory":
-        """Return the memory of an agent (``claw.config.Agent``)."""
+        """Return the memory of an agent (``claw.config.agents.Agent``)."""
         from claw_memory.memory import Memory
 
         with self._lock:
