@@ -14,7 +14,7 @@ from rigs.platform_rig.aiogram_judge import judge_files, write_records
 from rigs.platform_rig.facts import Asked, Attempt, Call, Effect, History, Visible
 from rigs.platform_rig.faults import Fault, Faults, Rates
 from rigs.platform_rig.judge import LIMITS, judge
-from rigs.platform_rig.labels import answer_parts
+from rigs.platform_rig.labels import answer_parts, file_name
 from rigs.platform_rig.model_service import called, pending
 from rigs.platform_rig.pace import DiscordPace, TelegramPace
 from rigs.platform_rig.report import document, exit_code, table
@@ -151,6 +151,17 @@ def test_answers_in_one_message_are_ordered_by_their_place_in_it():
     assert broken(first) == {}
     swapped = replace(GOOD, visible=(shown(4, "\n".join(reversed(both))), *GOOD.visible[2:]))
     assert broken(swapped) == {"out_of_order": 1}
+
+
+def test_a_file_of_an_answer_is_there_once_or_a_notice_says_that_it_may_be_missing():
+    asked = (replace(ASKED[0], kind="file"), *ASKED[1:])
+    one, two = shown(2, answer("t1.1", 1)), shown(3, file_name("t1.1"))
+    rest = GOOD.visible[1:]
+    assert broken(replace(GOOD, asked=asked, visible=(one, two, *rest))) == {}
+    assert broken(replace(GOOD, asked=asked, visible=(one, *rest))) == {"file_lost": 1}
+    assert broken(replace(GOOD, asked=asked, visible=(one, two, two, *rest))) == {"file_doubled": 1}
+    told = judge(replace(GOOD, asked=asked, visible=(one, shown(3, SORRY), *rest)))
+    assert (told.broken, told.counts["file_told"]) == ({}, 1)
 
 
 def test_an_answer_in_another_chat_is_astray():

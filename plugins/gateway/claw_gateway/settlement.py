@@ -85,7 +85,7 @@ class Settlement:
         found: tuple[str, ...] = await self._repeat(lambda: channel.find_sent(search), seconds)
         itself = () if beside else found[-1:]
         if outbound.attachments:
-            ids = itself or (await self._call(channel.send(outbound))).message_ids
+            ids = itself or await self._send_again(channel, outbound)
         else:
             place = replace(outbound, replaces=itself or notice[:1])
             ids = (await self._repeat(lambda: channel.send(place))).message_ids
@@ -130,6 +130,18 @@ class Settlement:
         if is_found:
             self._journal.clear_repeated(turn)
         return is_found
+
+    async def _send_again(self, channel: Any, outbound: Outbound) -> tuple[str, ...]:
+        """Send a file that is not there; a rate limit is waited for, as nothing was sent then."""
+        while True:
+            if hasattr(channel, "wait_for_rate_limit"):
+                await channel.wait_for_rate_limit(outbound.address)
+            try:
+                return tuple((await self._call(channel.send(outbound))).message_ids)
+            except DeliveryError as failed:
+                if failed.retry_after_seconds is None or failed.permanent or failed.outcome_unknown:
+                    raise
+                await asyncio.sleep(self._pause(failed, 0.0))
 
     async def _delete(self, channel: Any, of: Outbound, id: str) -> None:
         with suppress(DeliveryError):

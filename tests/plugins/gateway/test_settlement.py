@@ -166,6 +166,18 @@ async def test_a_file_in_doubt_is_there_once(harness, tmp_path):
         assert service.shown == ["cat.png"]
 
 
+async def test_a_file_in_doubt_that_a_limit_holds_back_is_sent_behind_it(harness):
+    harness.asked()
+    service = Finding(LOST_BEFORE, None, DeliveryError("slow down", retry_after_seconds=0.05))
+    row = Outbound("t", CHAT, "", attachments=(Attachment("file", name="cat.png"),))
+    harness.journal.ended("t", "delivered", (row,))
+    delivery = harness.delivery(service)
+    delivery.enqueue([row])
+    await delivery.stop(5)
+
+    assert service.shown == ["cat.png"] and harness.states() == {"t": "paid", "t:doubt": "paid"}
+
+
 async def test_a_tool_has_the_receipt_of_a_message_that_was_found(harness):
     harness.asked()
     service = Finding(LOST_AFTER)

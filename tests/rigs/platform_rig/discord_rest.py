@@ -10,7 +10,14 @@ from typing import Any
 from aiohttp import web
 
 from rigs.platform_rig.discord_gateway import DiscordGateway
-from rigs.platform_rig.discord_objects import CreateMessage, EditMessage, message, now, wrong_in_body
+from rigs.platform_rig.discord_objects import (
+    CreateMessage,
+    EditMessage,
+    message,
+    now,
+    snowflake,
+    wrong_in_body,
+)
 from rigs.platform_rig.faults import STATUS, Fault, Faults, cut, page
 from rigs.platform_rig.pace import DiscordPace
 
@@ -218,7 +225,13 @@ class DiscordRest:
             reference = None
         if reference:
             fields |= {"type": 19, "message_reference": {**reference, "channel_id": channel["id"]}}
-        made = message(channel, bot, str(body["content"]), **fields, components=body.get("components") or [])
+        files = [
+            {"id": snowflake(), "filename": one["filename"], "size": 9, "url": "https://cdn.discordapp.com/x",
+             "proxy_url": "https://media.discordapp.net/x"}
+            for one in body.get("attachments") or ()
+        ]  # fmt: skip
+        words, shown = str(body.get("content") or ""), body.get("components") or []
+        made = message(channel, bot, words, **fields, components=shown, attachments=files)
         self.add_message(channel["id"], made)
         if nonce:
             self._nonces[channel["id"], nonce] = made["id"], time.monotonic()
@@ -230,7 +243,8 @@ class DiscordRest:
         self.illformed += wrong
         if wrong:
             raise RestError(400, 50035, "Invalid Form Body")
-        if model is CreateMessage and not str(body.get("content") or "").strip():
+        words = str(body.get("content") or "").strip()
+        if model is CreateMessage and not words and not body.get("attachments"):
             raise RestError(400, 50006, "Cannot send an empty message")
 
     async def _one(self, request: web.Request, bot: dict[str, Any], body: Any) -> Any:

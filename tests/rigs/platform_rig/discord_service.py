@@ -104,8 +104,13 @@ class DiscordService:
     def visible(self) -> list[Visible]:
         """Return the bot's messages that stand in the chats."""
         return [
-            Visible("discord", chat, int(one["id"]), one["content"])
+            Visible("discord", chat, int(one["id"]), _shown(one))
             for chat, channel in self.chats.items()
             for one in self.rest.messages.get(channel, {}).values()
             if one["author"]["id"] == self._bot["id"]
         ]
+
+
+def _shown(message: dict[str, Any]) -> str:
+    """Return the text of a message and the names of its files."""
+    return " ".join((message["content"], *(one["filename"] for one in message["attachments"]))).strip()

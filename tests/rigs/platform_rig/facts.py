@@ -5,8 +5,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-KINDS = ("plain", "long", "once", "idempotent", "undeclared", "longest")
-"""Kinds of questions: a short answer, an answer of two or of many messages, or one after a call of that tool."""
+KINDS = ("plain", "long", "once", "idempotent", "undeclared", "longest", "file")
+"""Kinds of questions: a short answer, an answer of two or of many messages, one after a call of that tool, or one with a
+file."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Visible:
-    """A message of the agent that is in a chat at the end.
+    """A message of the agent that is in a chat at the end; the name of a file is in its text.
 
     :ivar position: order among all messages of the chat.
     """

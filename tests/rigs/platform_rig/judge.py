@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from rigs.platform_rig.facts import Asked, Call, History, Visible
-from rigs.platform_rig.labels import Piece, notice, pieces, whole_runs
+from rigs.platform_rig.labels import FILE, Piece, notice, pieces, whole_runs
 
 LIMITS = (
-    "lost", "doubled", "half_left", "out_of_order", "astray", "repeated_once", "repeated_undeclared",
+    "lost", "doubled", "half_left", "out_of_order", "astray", "repeated_once", "repeated_undeclared", "file_lost",
+    "file_doubled",
     "http_unanswered", "http_wrong", "http_dropped", "http_locked_out", "provider_gone", "channel_gone", "illformed",
     "crashed", "did_not_stop", "not_connected", "tools_missing",
 )  # fmt: skip
@@ -190,11 +191,23 @@ class _Chat:
         self.verdict.counts["answered"] += 1
         if (total := wholes.total()) > 1:
             add("doubled", f"{about} is answered {total} times, runs {sorted(wholes)}")
+        if one.kind == "file":
+            self._judge_file(one, notices)
         begin = answers.begins()[0]
         for place in halves:
             is_explained = any(place <= said < begin for said in notices)
             name = "half_explained" if is_explained else "half_left"
             add(name, f"{about}: message {place} has a part beside the whole answer")
+
+    def _judge_file(self, one: Asked, notices: list[int]) -> None:
+        """Count the files of an answer: one for each time that it is whole, or a notice after the question."""
+        files = sum(FILE.findall(shown.text).count(one.question) for shown in self.shown)
+        about = f"{self.name}: {one.question} has {files} files"
+        if files > 1:
+            self.verdict.add("file_doubled", about)
+        elif not files:
+            is_told = any(said > one.position for said in notices)
+            self.verdict.add("file_told" if is_told else "file_lost", about)
 
     def _judge_order(self, answers: dict[str, _Answers]) -> None:
         begins = [

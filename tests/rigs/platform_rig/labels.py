@@ -1,8 +1,8 @@
 """The text of questions and answers.
 
 A question contains ``ask-QUESTION-KIND``. An answer has PARTS parts; each begins ``ans-QUESTION-rRUN-PARTofPARTS`` and
-the last is followed by ``over-QUESTION-rRUN``. RUN is the number of the model request, so two answers to one question
-differ, and a cut is seen at every place.
+the last is followed by ``over-QUESTION-rRUN``. An answer with a file sends ``file-QUESTION.txt`` behind that. RUN is the
+number of the model request, so two answers to one question differ, and a cut is seen at every place.
 """
 
 import re
@@ -15,6 +15,7 @@ _QUESTION = r"[a-z]+\d+\.\d+"
 ASK = re.compile(rf"\bask-({_QUESTION})-([a-z]+)\b")
 PART = re.compile(rf"\bans-({_QUESTION})-r(\d+)-(\d+)of(\d+)\b")
 OVER = re.compile(rf"\bover-({_QUESTION})-r(\d+)\b")
+FILE = re.compile(rf"\bfile-({_QUESTION})\.txt\b")
 _CUT = re.compile(rf"\b(?:ans|over)-({_QUESTION})?\S*")
 _FILLER = "word "
 _NOTICE_LETTERS = 15
@@ -25,6 +26,11 @@ _CHARS = {"plain": 60, "long": 1500, "longest": 1500}
 def question_text(question: str, kind: str) -> str:
     """Return the words of a person."""
     return f"ask-{question}-{kind}"
+
+
+def file_name(question: str) -> str:
+    """Return the name of the file in the answer to a question."""
+    return f"file-{question}.txt"
 
 
 def answer_parts(question: str, run: int, kind: str) -> list[str]:
@@ -62,7 +68,7 @@ def pieces(text: str) -> tuple[Piece, ...]:
 @lru_cache(100_000)
 def notice(text: str) -> str:
     """Return what a text says beside answers; empty if that is no sentence."""
-    rest = OVER.sub(" ", PART.sub(" ", text))
+    rest = FILE.sub(" ", OVER.sub(" ", PART.sub(" ", text)))
     rest = " ".join(re.sub(r"\bword\b[.…]?", " ", _CUT.sub(" ", rest)).split())
     return rest if sum(map(str.isalpha, rest)) >= _NOTICE_LETTERS else ""
 

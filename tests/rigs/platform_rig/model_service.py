@@ -15,9 +15,11 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from rigs.platform_rig.labels import ASK, answer_parts, pieces, whole_runs
+from rigs.platform_rig.labels import ASK, answer_parts, file_name, pieces, whole_runs
 
-TOOLS = {"once": "note_once", "idempotent": "note_idempotent", "undeclared": "note_undeclared"}
+TOOLS = {
+    "once": "note_once", "idempotent": "note_idempotent", "undeclared": "note_undeclared", "file": "note_file",
+}  # fmt: skip
 """Kind of a question → the tool that its answer needs."""
 
 Message = Mapping[str, Any]
@@ -153,6 +155,8 @@ class ModelService:
         for question, kind in questions.items():
             self.runs[question].append(run)
             parts += [*answer_parts(question, run, kind)[:-1], answer_parts(question, run, kind)[-1] + "\n\n"]
+            if kind == "file":  # docs/messages.md: such a line sends a file of the workspace
+                parts.append(f"MEDIA:{file_name(question)}\n\n")
         return parts or ["Fine."], []
 
     def _document(

@@ -163,6 +163,19 @@ def _faults_of(method: str, fault: Fault, times: int) -> Play:
     return play
 
 
+def _files(channel: str, *faults: Fault) -> Play:
+    """Let answers with a file be sent while the line breaks."""
+
+    async def play(world: World) -> None:
+        await listening(world)
+        if world.telegram is not None:
+            world.telegram.faults.order("sendDocument", *faults)
+        for _ in range(1 + len(faults)):
+            await world.say(channel, _CHAT[channel], "file")
+
+    return play
+
+
 async def _response_of_a_call_is_cut(world: World) -> None:
     await listening(world)
     world.relay_faults.order("connection", Fault.CUT_AFTER)
@@ -253,6 +266,10 @@ SCENES: dict[str, Scene] = {
     "sixteen 429 for one answer": Scene(("telegram",), _faults_of("sendMessage", Fault.E429, _REFUSALS)),
     "six sends are cut": Scene(("telegram",), _faults_of("sendMessage", Fault.CUT_BEFORE, _CUTS)),
     "six responses are cut": Scene(("telegram",), _faults_of("sendMessage", Fault.CUT_AFTER, _CUTS)),
+    "files, the sends of two are cut": Scene(
+        ("telegram",), _files("telegram", Fault.CUT_BEFORE, Fault.NONE, Fault.CUT_AFTER)
+    ),
+    "a file on discord": Scene(("discord",), _files("discord")),
     "the response of a call is cut": Scene(("http",), _response_of_a_call_is_cut),
     "the response of a keyless call is cut": Scene(("http",), _response_of_a_keyless_call_is_cut),
     "28 calls of one user": Scene(("http",), _many_calls_of_one_user),

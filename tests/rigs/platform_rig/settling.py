@@ -10,6 +10,8 @@ from rigs.platform_rig.judge import judge
 from rigs.platform_rig.world import World
 
 _STILL_SECONDS, _TICK_SECONDS = 2.0, 0.5
+_OPEN = ("lost", "half_left", "half_explained", "file_lost", "file_told")
+"""Counts that may still change: a message in doubt is settled when the messages of its chat have arrived."""
 _IDLE_SHARE = 0.1
 """A gateway that runs, or waits for a processor, for less of the time than this is idle."""
 
@@ -37,7 +39,7 @@ async def until_settled(world: World, life: GatewayProcess, patience: Patience) 
         now = world.model.requests, len(history.effects), [one.text for one in history.visible], calls
         counts = judge(history).counts
         # a part that was left may still be deleted
-        is_open = counts["lost"] or counts["half_left"] or (world.callers and world.callers.waiting)
+        is_open = any(counts[name] for name in _OPEN) or (world.callers and world.callers.waiting)
         worked, busy = _busy_seconds(life.pid) - busy, _busy_seconds(life.pid)
         if now != before:
             before, quiet = now, 0.0

@@ -31,7 +31,7 @@ of the bot; ``delete``: it deletes one; ``effect``: a tool has written its line;
 """
 _SEARCHES = ("editMessageReplyMarkup", "GET /channels/{channel}/messages")
 _DELETES = ("deleteMessage", "DELETE /channels/{channel}/messages/{message}")
-_KINDS = {"plain": 6, "long": 2, "longest": 1, "once": 2, "idempotent": 1, "undeclared": 2}
+_KINDS = {"plain": 6, "long": 2, "longest": 1, "once": 2, "idempotent": 1, "undeclared": 2, "file": 1}
 _RECONSIDERED = 0.15
 _FORKED_STARTS, _RESPONDED = 0.4, 0.5
 _START_SECONDS, _LIFE_SECONDS, _EVENT_SECONDS, _LONG_SECONDS = 4.0, 8.0, 9.0, 14.0
@@ -110,6 +110,8 @@ class Storm:
             chats = self.world.chats(channel)
             chat = dice.choices(chats, [1 if one.startswith("-") else 3 for one in chats])[0]
             kind = dice.choices(list(_KINDS), list(_KINDS.values()))[0]
+            if kind == "file" and channel == "http":
+                kind = "plain"  # a caller of the API gets no files
             if not self.world.is_busy(channel, chat):
                 await self.world.say(channel, chat, kind)
 

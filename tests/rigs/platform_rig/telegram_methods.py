@@ -72,7 +72,8 @@ class Messages:
         """Return the ``Message`` object."""
         sender = {"from": self.bot} if message.from_bot else {}
         head = {"message_id": message.id, "chat": self.chats[message.chat], **sender}
-        return {**head, **message.fields, "text": message.text}
+        words = "caption" if "document" in message.fields else "text"
+        return {**head, **message.fields, words: message.text}
 
     def call(self, method: str, fields: Mapping[str, Any]) -> Any:
         """Carry out a method on messages; return its ``result``.
@@ -82,6 +83,7 @@ class Messages:
         """
         return {
             "sendMessage": self._send,
+            "sendDocument": self._send_document,
             "editMessageText": self._edit,
             "deleteMessage": self._delete,
             "copyMessage": self._copy,
@@ -128,6 +130,20 @@ class Messages:
         place = self._topic(chat, fields) | keyboard
         return self.document(self.add(chat, self._text(fields), from_bot=True, **place))
 
+    def _send_document(self, fields: Mapping[str, Any]) -> Any:
+        chat = self._chat(fields)
+        _, is_attached, name = str(fields.get("document") or "").partition("attach://")
+        if not is_attached:
+            raise Refused(400, "Bad Request: there is no document in the request")
+        document = {
+            "file_id": f"BQ{len(self.standing)}",
+            "file_unique_id": f"u{len(self.standing)}",
+            "file_name": name,
+        }
+        caption = visible_text(str(fields.get("caption") or ""), fields.get("parse_mode"))
+        place = self._topic(chat, fields)
+        return self.document(self.add(chat, caption, from_bot=True, document=document, **place))
+
     def _topic(self, chat: int, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a message that is sent to a topic; none for the General topic and for other chats."""
         topic = fields.get("message_thread_id")
@@ -154,6 +170,8 @@ class Messages:
 
     def _edit(self, fields: Mapping[str, Any]) -> Any:
         message = self._own(fields)
+        if "document" in message.fields:
+            raise Refused(400, "Bad Request: there is no text in the message to edit")
         text = self._text(fields)
         keyboard = {"reply_markup": fields["reply_markup"]} if fields.get("reply_markup") else {}
         if text == message.text and keyboard.get("reply_markup") == message.fields.get("reply_markup"):

@@ -18,7 +18,7 @@ from rigs.platform_rig.telegram_types import wrong_in_request, wrong_in_update
 
 TOKEN = f"{BOT['id']}:AAF4c1-2kz8Qw7LrN0v9XyT3sHbJmPeDaUo"
 SECOND_TOKEN = f"{SECOND_BOT['id']}:AAH7x9-5pd3Lw2KrV8t6ZcR1qGnMyBsEjIu"
-_NEW_MESSAGES = {"sendMessage", "copyMessage", "forwardMessage"}
+_NEW_MESSAGES = {"sendMessage", "sendDocument", "copyMessage", "forwardMessage"}
 _SHOWING = {"sendMessage", "editMessageText"}
 _READ_SECONDS = 0.01  # in which the bot reads the response
 _PACED = _NEW_MESSAGES | {"editMessageText", "deleteMessage"}
@@ -148,9 +148,9 @@ class TelegramService:
         for one in self.messages.standing.values():
             topic = one.fields.get("message_thread_id")
             if one.from_bot:
-                found.append(
-                    Visible(self.name, f"{one.chat}/{topic}" if topic else str(one.chat), one.id, one.text)
-                )
+                chat = f"{one.chat}/{topic}" if topic else str(one.chat)
+                text = f"{one.text} {one.fields.get('document', {}).get('file_name', '')}".strip()
+                found.append(Visible(self.name, chat, one.id, text))
         return found
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
@@ -208,7 +208,11 @@ class TelegramService:
             if request.can_read_body:
                 fields |= await request.json()
         else:
-            fields |= dict(await request.post())
+            form = await request.post()
+            fields |= {
+                name: f"attach://{value.filename}" if isinstance(value, web.FileField) else value
+                for name, value in form.items()
+            }
         for name, value in fields.items():
             if isinstance(value, str) and value[:1] in ("{", "["):
                 try:

@@ -1,4 +1,4 @@
-"""The plugin of the rig: three tools that append a line to a file, and an import that takes a while.
+"""The plugin of the rig: four tools that append a line to a file, and an import that takes a while.
 
 Its source is text: it is installed as a distribution of its own, in a folder that a gateway has on its path.
 """
@@ -41,9 +41,18 @@ def note_undeclared(question: str) -> str:
     return _append("undeclared", question)
 
 
+@tool(effects="idempotent")
+def note_file(question: str) -> str:
+    """Write a file for a question."""
+    os.makedirs(os.environ["RIG_FILES"], exist_ok=True)
+    with open(os.path.join(os.environ["RIG_FILES"], f"file-{question}.txt"), "w") as file:
+        file.write(question)
+    return _append("file", question)
+
+
 @hookimpl
 def register_tools(config):
-    return [note_once, note_idempotent, note_undeclared]
+    return [note_once, note_idempotent, note_undeclared, note_file]
 '''
 
 

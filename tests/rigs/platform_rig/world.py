@@ -36,7 +36,7 @@ _PRIVATE, _BASIC_GROUP, _GROUP, _FORUM = (101, 102, 103), -501, -1001, -1002
 _TOPICS = (7, 8)
 _LETTERS = {"telegram": "t", "http": "h", "discord": "d", "webhook": "w"}
 _USERS = ("u1", "u2", "u3", "u4")
-_MOST_CALLS_OF_A_USER, _MOST_WAITING = 3, 12
+_MOST_CALLS_OF_A_USER, _MOST_WAITING = 3, 8  # two accounts share the conversation of a person
 _RECENT, _EDITED, _EDIT = 6, 0.6, ", please"
 
 
@@ -131,6 +131,7 @@ class World:
             "PATH": os.defpath, "HOME": str(self.folder), "CLAW_HOME": str(self.home), "LANG": "C.UTF-8",
             "PYTHONPATH": str(site), "RIG_EFFECTS": str(self.effects), "RIG_IMPORTED": str(self.imported),
             "RIG_TOOL_SECONDS": str(self.setting.tool_seconds),
+            "RIG_FILES": str(self.home / "workspace-default"),
             "RIG_IMPORT_SECONDS": str(self.setting.import_seconds), "RIG_PYTHON": self.setting.python,
         }  # fmt: skip
         return self
