@@ -50,7 +50,7 @@ class Plan:
 
     kills: int = 100
     ends: dict[str, int] = field(default_factory=lambda: dict(ENDS))
-    pause_seconds: float = 1.6
+    pause_seconds: float = 2.1
     patience: Patience = field(default_factory=Patience)
 
 
