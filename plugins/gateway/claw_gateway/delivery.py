@@ -238,29 +238,23 @@ class OutboxDelivery(SettlingOutbox):
             await self._wait_for_rate_limit(reply.whole.address)
             self._record_sending(reply, note)
             self._record_expected_messages(reply)
-            try:
-                receipt = await within(
-                    self._timeouts.send_seconds,
-                    reply.writer.finish(reply.whole),
-                    self._timeouts.grace_seconds,
-                )
+            finished = await self._try_to_finish(reply)
+            if not isinstance(finished, DeliveryError):
+                receipt = finished
                 break
-            except DeliveryError as failed:
-                if failed.permanent and not reply.writer.shown:
-                    for row in reply.rows:  # no message is posted, so the chat accepts nothing
-                        self._refused(row, failed)
-                    return
-                doubt = failed if failed.outcome_unknown else None
-                if failed.permanent or (doubt and mark) or self._channel_was_replaced(reply):
-                    break  # where repeats are dropped, the writer tries again with the same key
-                self._record_retry(reply, bool(doubt))
-                await asyncio.sleep(_retry_seconds(failed, pause))
-                if not _is_rate_limit(failed):
-                    tries, pause = tries + 1, min(2 * pause, _LONGEST_PAUSE)
-            except Exception as why:  # noqa: BLE001 - third-party code
-                self._log_failure(reply.whole.address, why)
-                doubt = UnexpectedError("{why}", outcome_unknown=True, why=describe_exception(why))
-                break
+            failed = finished
+            if failed.permanent and not reply.writer.shown:
+                for row in reply.rows:  # no message is posted, so the chat accepts nothing
+                    self._refused(row, failed)
+                return
+            doubt = failed if failed.outcome_unknown else None
+            is_bug = isinstance(failed, UnexpectedError)
+            if is_bug or failed.permanent or (doubt and mark) or self._channel_was_replaced(reply):
+                break  # where repeats are dropped, the writer tries again with the same key
+            self._record_retry(reply, bool(doubt))
+            await asyncio.sleep(_retry_seconds(failed, pause))
+            if not _is_rate_limit(failed):
+                tries, pause = tries + 1, min(2 * pause, _LONGEST_PAUSE)
         if receipt is None:
             await self._send_separately(reply, doubt if mark else None)
             return
@@ -272,6 +266,20 @@ class OutboxDelivery(SettlingOutbox):
             reply.rows[0].key, receipt.message_ids, [row.key for row in reply.rows[1:]]
         )
         self._delete_left_parts(turn, reply.rows[0])
+
+    async def _try_to_finish(self, reply: UnfinishedReply) -> Receipt | DeliveryError:
+        """Let the writer write the final text; it has the time of one send for each message."""
+        seconds = self._timeouts.send_seconds * max(1, self._count_expected_messages(reply))
+        try:
+            return await within(seconds, reply.writer.finish(reply.whole), self._timeouts.grace_seconds)
+        except DeliveryError as failed:
+            return failed
+        except TimeoutError as late:
+            self._log_failure(reply.whole.address, late)
+            return DeliveryError("the service did not answer in time", outcome_unknown=True)
+        except Exception as why:  # noqa: BLE001 - third-party code
+            self._log_failure(reply.whole.address, why)
+            return UnexpectedError("{why}", outcome_unknown=True, why=describe_exception(why))
 
     def _record_posted(self, reply: UnfinishedReply, message_ids: Sequence[str]) -> str:
         """Record the messages that the writer posted, and the number of posts whose ids are lost; return the turn."""

@@ -574,6 +574,25 @@ async def test_a_writer_that_cannot_end_leaves_its_messages_to_plain_sends_and_w
     assert harness.states()[rows[1].key] == ("unknown" if unsure else "paid")
 
 
+async def test_an_answer_of_many_messages_has_the_time_of_one_send_for_each(harness):
+    class Long(Growing):
+        shown = ()
+
+        def messages(self, text):
+            return 3
+
+        async def finish(self, outbound):
+            await asyncio.sleep(1.5 * QUICK.send_seconds)
+            return Receipt(("m1", "m2", "m3"))
+
+    service = Service(remembers=AN_HOUR)
+    rows, delivery = harness.add_replies("first", "second", "third"), harness.delivery(service)
+    delivery.finish_reply(Long(shown=()), Outbound("t", CHAT, "first second third"), rows)
+    await delivery.stop(8)
+
+    assert service.tried == [] and set(harness.states().values()) == {"paid"}
+
+
 async def test_a_reply_whose_channel_was_recreated_meanwhile_ends_by_the_new_one_at_once(harness):
     rows, new = harness.add_replies("first", "second"), Service(remembers=60.0)
     before = Growing(

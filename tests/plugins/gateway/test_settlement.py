@@ -387,6 +387,32 @@ async def test_more_unknown_messages_than_there_can_be_pieces_are_not_touched(ha
     assert len(service.messages) == 4
 
 
+@pytest.mark.parametrize("arrived", [True, False])
+async def test_an_answer_whose_end_the_service_did_not_confirm_in_time_is_there_once(harness, arrived):
+    harness.asked()
+    service = Finding()
+
+    class Slow:
+        """A writer whose post is not confirmed."""
+
+        shown, lost = (), 0
+
+        def messages(self, text):
+            return 1
+
+        async def finish(self, outbound):
+            if arrived:
+                service.put(outbound.text)
+            await asyncio.Event().wait()
+
+    delivery = harness.delivery(service)
+    rows = harness.answered("the whole answer")
+    delivery.finish_reply(Slow(), rows[0], rows)
+    await delivery.stop(8)
+
+    assert service.shown == ["the whole answer"] and harness.states() == {"t": "paid", "t:doubt": "paid"}
+
+
 # --- threads of one chat
 
 
