@@ -9,7 +9,7 @@ from claw import UsageError, nearest
 
 KINDS = ("tool", "channel", "provider", "section")
 EFFECTS = ("none", "idempotent", "once")
-_LIBRARIES = {"provider": ("claw-http-sdk", "claw-provider-sdk")}
+_LIBRARIES = {"channel": ("claw-channel-sdk",), "provider": ("claw-http-sdk", "claw-provider-sdk")}
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
