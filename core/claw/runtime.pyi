@@ -240,7 +240,8 @@ from claw.host.manager import (
     Host as Host,
 )
 from claw.host.manifest import (
-    KIND_OF_HOOK as KIND_OF_HOOK,
+    HOOKS as HOOKS,
+    SLOTS as SLOTS,
     ChannelDeclaration as ChannelDeclaration,
     InstalledPlugin as InstalledPlugin,
     Manifest as Manifest,
@@ -263,15 +264,13 @@ from claw.host.overlay import (
 )
 from claw.host.registry import (
     BUILTIN as BUILTIN,
-    ON_DEMAND as ON_DEMAND,
-    SLOTS as SLOTS,
-    WANTED as WANTED,
     Contribution as Contribution,
     HookRules as HookRules,
     account_of as account_of,
     channel_key as channel_key,
     check_answers as check_answers,
     hook_problems as hook_problems,
+    tool_line as tool_line,
 )
 from claw.host.state import (
     PluginState as PluginState,

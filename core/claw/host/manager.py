@@ -26,11 +26,9 @@ from claw.contracts.tool import Tool, ToolContext
 from claw.host import hookspecs
 from claw.host.health import NOTED, PluginHealth, files_digest, show_traceback
 from claw.host.isolation import describe_exception, failure_of, function_ids, replaced_functions, run_bounded
-from claw.host.manifest import KIND_OF_HOOK, InstalledPlugin, ToolDeclaration, key_variables
+from claw.host.manifest import HOOKS, SLOTS, InstalledPlugin, ToolDeclaration, key_variables
 from claw.host.registry import (
     BUILTIN,
-    SLOTS,
-    WANTED,
     Contribution,
     HookRules,
     Registry,
@@ -42,7 +40,6 @@ from claw.host.registry import (
     hook_problems,
     in_order,
     specified_by,
-    tool_differences,
     tool_problems,
 )
 from claw.host.state import PluginState, failure_fix, require_plugins, with_needs
@@ -155,7 +152,7 @@ class Host:
             for name in replaced_functions(before, after):
                 self._note(t("plugin {id} replaced claw's function {name}", id=plugin, name=name))
             self._functions = self._functions and after
-            if loaded and len(self._hooks) == len(WANTED):  # else a hook that failed was not asked
+            if loaded and len(self._hooks) == len(HOOKS):  # else a hook that failed was not asked
                 self._record_load(plugin)
             return loaded
 
@@ -205,9 +202,9 @@ class Host:
             return False
         self._answers[plugin] = by_hook
         self._specified |= specified
-        notes += tool_problems(by_hook.get("register_tools", ()))
-        if "register_tools" in self._hooks and self._manifest_names_tools(plugin):
-            notes += tool_differences(self._states[plugin].found.manifest, by_hook.get("register_tools", ()))
+        manifest = self._states[plugin].found.manifest if self._manifest_names_tools(plugin) else None
+        lines = manifest.tools if manifest and "register_tools" in self._hooks else None
+        notes += tool_problems(by_hook.get("register_tools", ()), lines)
         self.notes[plugin] = notes
         for note in self.notes[plugin]:
             self._note(t("plugin {id}: {problem}", id=plugin, problem=note))
@@ -316,7 +313,7 @@ class Host:
         return in_order(answers, lambda plugin: self._ranks.get((plugin, hook), 0))
 
     def on_demand(self, hook: str, *, at_start: bool = False) -> tuple[Contribution[Any], ...]:
-        """Load every usable plugin that answers a hook of :data:`registry.ON_DEMAND`; return the answers in order.
+        """Load every usable plugin that answers a hook of :data:`manifest.HOOKS` on demand; return the answers in order.
 
         :param at_start: ask only those whose manifest says that they check the config file at every start.
         """
@@ -324,7 +321,7 @@ class Host:
         for state in wanted:
             manifest = state.found.manifest
             usable = state.to_load.state in (LOADED, IDLE)
-            if usable and (not manifest or KIND_OF_HOOK[hook] in manifest.kinds):
+            if usable and (not manifest or HOOKS[hook].kind in manifest.kinds):
                 self._load(state.id)
         ids = {one.id for one in wanted}
         return tuple(one for one in self.ordered(hook) if one.plugin in ids or not at_start)

@@ -4,12 +4,15 @@ import dis
 import inspect
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from types import ModuleType
 from typing import Any, Generic, TypeVar, get_args
+
+import msgspec
 
 from claw.config.plugin_view import PluginConfig
 from claw.contracts.channel import Channel, ConversationChange
@@ -30,7 +33,7 @@ from claw.contracts.provider import Provider
 from claw.contracts.tool import Sandbox, Tool
 from claw.host import hookspecs
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
-from claw.host.manifest import KIND_OF_HOOK, Manifest, ToolDeclaration
+from claw.host.manifest import HOOKS, Manifest, ToolDeclaration
 from claw.i18n import t
 from claw.policy.subjects import ToolFact
 
@@ -140,36 +143,6 @@ SCHEMA_CHARS = 64_000
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _COMMAND_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
-WANTED = {
-    "register_channels": ("name", "run", "send", "capabilities"),
-    "register_providers": ("name", "stream", "credentials", "context_tokens"),
-    "register_tools": ("name", "description", "run", "parameters"),
-    "register_prompt_sections": ("name", "position", "render"),
-    "register_sandboxes": ("name", "probe", "wrap"),
-    "register_provider_middleware": ("name", "wrap"),
-    "register_model_selectors": ("name", "select", "credentials"),
-    "register_context_engines": ("name", "wrap", "compact", "before_reset"),
-    "register_reviewers": ("before",),
-    "register_approvers": ("name", "ask"),
-    "register_filters": (),
-    "register_observers": ("on_event",),
-    "register_services": ("name", "run"),
-    "register_turn_logs": ("name", "began", "joined", "once", "not_begun", "ended"),
-    "register_session_stores": ("name", "open"),
-    "register_chat_commands": ("name", "summary", "run"),
-    "register_diagnostics": ("name", "check"),
-}
-"""Each hook, and the members of every object that answers it."""
-SLOTS = {
-    "models": "register_model_selectors",
-    "context": "register_context_engines",
-    "approvals": "register_approvers",
-    "turnLog": "register_turn_logs",
-    "sessions": "register_session_stores",
-}
-"""The hooks of which one answer is in force, by the key under ``plugins.slots`` that chooses it."""
-ON_DEMAND = frozenset({"register_services", "register_chat_commands", "register_diagnostics"})
-"""Hooks that are asked by the process that needs them: a plugin that answers nothing else is not loaded for a chat."""
 _DATA = frozenset(("name", "capabilities", "description", "parameters", "position", "probe", "summary"))
 _MADE_OF = {"register_tools": Tool, "register_prompt_sections": PromptSection}
 
@@ -183,7 +156,7 @@ class HookRules:
     """
 
     slots: Mapping[str, str] = field(default_factory=dict)
-    hooks: tuple[str, ...] = tuple(WANTED)
+    hooks: tuple[str, ...] = tuple(HOOKS)
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
@@ -194,20 +167,18 @@ def check_answers(hook: str, things: Sequence[Any]) -> None:
     :raises ValueError: it is, and is out of bounds.
     """
     for thing in things:
-        missing = [name for name in WANTED[hook] if not hasattr(thing, name)]
+        kind, missing = type(thing).__name__, [one for one in HOOKS[hook].members if not hasattr(thing, one)]
         if missing:
-            raise TypeError(f"{hook} answered with {type(thing).__name__}, which has no {', '.join(missing)}")
-        for name in frozenset(WANTED[hook]) - _DATA:
-            if not callable(getattr(thing, name)):
-                raise TypeError(f"{name} of a {type(thing).__name__} is not a function")
-        if "name" in WANTED[hook] and not (isinstance(thing.name, str) and thing.name.strip()):
+            raise TypeError(f"{hook} answered with {kind}, which has no {', '.join(missing)}")
+        for name in HOOKS[hook].members:
+            if name not in _DATA and not callable(getattr(thing, name)):
+                raise TypeError(f"{name} of a {kind} is not a function")
+        if "name" in HOOKS[hook].members and not (isinstance(thing.name, str) and thing.name.strip()):
             raise TypeError(f"{hook} answered with one that is named {thing.name!r}, which is no text")
         if not isinstance(thing, _MADE_OF.get(hook, object)):
-            raise TypeError(f"{hook} answered with {type(thing).__name__}, not {_MADE_OF[hook].__name__}")
+            raise TypeError(f"{hook} answered with {kind}, not {_MADE_OF[hook].__name__}")
         if hook == "register_filters" and not (hasattr(thing, "inbound") or hasattr(thing, "outbound")):
-            raise TypeError(
-                f"{hook} answered with {type(thing).__name__}, which has no inbound and no outbound"
-            )
+            raise TypeError(f"{hook} answered with {kind}, which has no inbound and no outbound")
         if isinstance(thing, PromptSection) and not isinstance(thing.position, int | float):
             raise TypeError(f"section {thing.name} stands at {thing.position!r}, which is no number")
     if hook == "register_tools":
@@ -231,9 +202,8 @@ class _PlainProvider:
 
 def check_wrapped(provider: object) -> None:
     """Check the answer of a middleware. :raises TypeError: it is no provider."""
-    if missing := [
-        name for name in WANTED["register_providers"][1:] if not callable(getattr(provider, name, None))
-    ]:
+    methods = HOOKS["register_providers"].members[1:]
+    if missing := [name for name in methods if not callable(getattr(provider, name, None))]:
         raise TypeError(f"its middleware answers with a provider that has no {', '.join(missing)}")
 
 
@@ -281,47 +251,46 @@ def check_manifest(manifest: Manifest | None, answers: Mapping[str, Sequence[Any
         raise ClawError("its manifest lists nothing that {hooks} provides", fix=fix, hooks=hooks)
 
 
-def tool_differences(manifest: Manifest | None, tools: Sequence[Tool]) -> list[ClawError]:
-    """Return an error for each tool that is in the manifest of a plugin and not in its code, or the reverse, and for each
-    that differs."""
-    lines = {line.name: line for line in manifest.tools} if manifest else dict[str, ToolDeclaration]()
-    provided, fix = {tool.name: tool for tool in tools}, "its author must rebuild the manifest"
+def tool_problems(tools: Sequence[Tool], lines: Sequence[ToolDeclaration] | None = None) -> list[ClawError]:
+    """Return an error for each name that one plugin gives to two tools, for each tool without a description, and for
+    each that is in its manifest and not in its code, or the reverse, or differs there.
+
+    :param lines: of the manifest; None if it leaves the tools to the code.
+    """
+    declared, provided = {line.name: line for line in lines or ()}, {tool.name: tool for tool in tools}
+    known = provided if lines is None else declared
+    twice = "its code provides the tool {tool} more than once; only one is used"
+    bare = "its tool {tool} has no description, so a model cannot know what it does"
     unlisted = "its code provides the tool {tool}, which its manifest does not list"
     missing = "its manifest lists the tool {tool}, which its code does not provide"
-    found = [ClawError(unlisted, fix=fix, tool=name) for name in sorted(provided.keys() - lines.keys())]
-    found += [ClawError(missing, fix=fix, tool=name) for name in sorted(lines.keys() - provided.keys())]
-    differ, fix = "tool {tool}: manifest and code differ in {fields}", "its author runs claw plugins build"
-    for name in sorted(lines.keys() & provided.keys()):
-        if fields := _differing_fields(lines[name], provided[name]):
-            found.append(ClawError(differ, fix=fix, tool=name, fields=", ".join(fields)))
-    return found
-
-
-def _differing_fields(line: ToolDeclaration, tool: Tool) -> list[str]:
-    names = zip(ToolDeclaration.__struct_encode_fields__, ToolDeclaration.__struct_fields__, strict=True)
-    pairs = {shown: (getattr(line, name), getattr(tool, name, None)) for shown, name in names}
-    written, real = pairs.pop("without")
-    differ = [
-        name for name, (one, other) in pairs.items() if one != other and _as_json(one) != _as_json(other)
+    count, rebuild = Counter(tool.name for tool in tools), "its author must rebuild the manifest"
+    found = [
+        *((twice, "its author must remove one", name) for name, times in count.items() if times > 1),
+        *(
+            (bare, "its author must describe it", one.name)
+            for one in tools
+            if not str(one.description or "").strip()
+        ),
+        *((unlisted, rebuild, name) for name in sorted(provided.keys() - known.keys())),
+        *((missing, rebuild, name) for name in sorted(known.keys() - provided.keys())),
     ]
-    forms = [_differing_fields(written[name], form) for name, form in (real or {}).items() if name in written]
-    return differ + ["without"] * (any(forms) or written.keys() != (real or {}).keys())
+    problems = [ClawError(why, fix=fix, tool=name) for why, fix, name in found]
+    differ, fix = "tool {tool}: manifest and code differ in {fields}", "its author runs claw plugins build"
+    for name in sorted(declared.keys() & provided.keys()):
+        written, real = msgspec.to_builtins(declared[name]), tool_line(provided[name])
+        if fields := [key for key in written if written[key] != real[key]]:
+            problems.append(ClawError(differ, fix=fix, tool=name, fields=", ".join(fields)))
+    return problems
 
 
-def _as_json(value: Any) -> str:
-    return json.dumps(dict(value) if isinstance(value, Mapping) else value, sort_keys=True, default=repr)
-
-
-def tool_problems(tools: Sequence[Tool]) -> list[ClawError]:
-    """Return an error for each name that one plugin gives to two tools, and for each tool without a description."""
-    names = [tool.name for tool in tools]
-    doubled = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    bare = [tool.name for tool in tools if not str(tool.description or "").strip()]
-    twice = "its code provides the tool {tool} more than once; only one is used"
-    none = "its tool {tool} has no description, so a model cannot know what it does"
-    found = [(twice, "its author must remove one", name) for name in doubled]
-    found += [(none, "its author must describe it", name) for name in bare]
-    return [ClawError(why, fix=fix, tool=name) for why, fix, name in found]
+def tool_line(tool: Tool) -> dict[str, Any]:
+    """Return a tool as a manifest declares it: plain data by the names of the file."""
+    names = zip(ToolDeclaration.__struct_encode_fields__, ToolDeclaration.__struct_fields__, strict=True)
+    line = {shown: getattr(tool, name, None) for shown, name in names}
+    line |= {"parameters": dict(tool.parameters)}
+    line |= {"without": {name: tool_line(form) for name, form in (tool.without or {}).items()}}
+    plain: dict[str, Any] = msgspec.to_builtins(line, enc_hook=repr, str_keys=True)
+    return plain
 
 
 MARK = "claw_spec"
@@ -353,7 +322,8 @@ def hook_problems(module: ModuleType, specified: Iterable[str] = ()) -> list[Cla
     :param specified: the hooks that plugins specify.
     :raises ClawError: it has no hook that anybody asks.
     """
-    known, problems, has_hook = {*KIND_OF_HOOK, *specified}, list[ClawError](), hasattr(module, "hookspecs")
+    known, problems = {*HOOKS, "register_commands", *specified}, list[ClawError]()
+    has_hook = hasattr(module, "hookspecs")
     fix = "correct it if it is yours, or update or uninstall it"
     for name, function in vars(module).items():
         marks = getattr(function, _IMPLEMENTS, None) if inspect.isfunction(function) else None
@@ -366,7 +336,7 @@ def hook_problems(module: ModuleType, specified: Iterable[str] = ()) -> list[Cla
             problems.append(ClawError("its function {name} is not marked with @hookimpl", fix=fix, name=name))
         elif marks is not None:
             has_hook = True
-            if hook in WANTED and _returns_nothing(function):
+            if hook in HOOKS and _returns_nothing(function):
                 why = "its hook {name} returns nothing: it must return a list"
                 problems.append(ClawError(why, fix=fix, name=hook))
     if has_hook:

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from claw import ClawError, t
-from claw.runtime import KIND_OF_HOOK, WANTED, ToolDeclaration, check_answers, hook_problems
+from claw.runtime import HOOKS, check_answers, hook_problems, tool_line
 from claw.testing import contributed, plugin_config
 
 SECONDS = 60
@@ -123,14 +123,14 @@ def collect_registrations(package: str, plugin: str) -> dict[str, Any]:
     """Return the fields of the manifest that follow from the code."""
     module, config = import_module(package), RecordingConfig(plugin)
     wrong: dict[str, Problem] = {}
-    hooks = {hook: _checked(hook, getattr(module, hook), wrong) for hook in WANTED if hasattr(module, hook)}
+    hooks = {hook: _checked(hook, getattr(module, hook), wrong) for hook in HOOKS if hasattr(module, hook)}
     answers = contributed(SimpleNamespace(**hooks), config)  # type: ignore[arg-type]  it quacks
     wrong |= {hook: problem for hook, things in answers.items() if (problem := _wrong_answer(hook, things))}
     answers = {hook: things for hook, things in answers.items() if hook not in wrong}
     problems = [*_problems(module), *wrong.values(), *_given_twice(answers.get("register_tools", ()))]
     fields: dict[str, Any] = {"id": plugin, "problems": problems}
-    kinds = [kind for hook, kind in KIND_OF_HOOK.items() if hook in answers]
-    fields["tools"] = [_line(tool) for tool in answers.get("register_tools", ())]
+    kinds = [one.kind for hook, one in HOOKS.items() if hook in answers]
+    fields["tools"] = [tool_line(tool) for tool in answers.get("register_tools", ())]
     fields["channels"] = [channel.name for channel in answers.get("register_channels", ())]
     fields["providers"] = [{"name": one.name} for one in answers.get("register_providers", ())]
     for hook, field in _LISTED.items():
@@ -184,7 +184,7 @@ def _wanted(hook: str) -> str:
 def _wrong_answer(hook: str, things: list[Any]) -> Problem | None:
     """Return what is wrong with the first object that is not what the hook asks for."""
     for thing in things:
-        if missing := [name for name in WANTED[hook] if not hasattr(thing, name)]:
+        if missing := [name for name in HOOKS[hook].members if not hasattr(thing, name)]:
             template = (
                 "{hook} answered with {kind}, which has no {missing}: it must return a list of {wanted}"
             )
@@ -195,13 +195,6 @@ def _wrong_answer(hook: str, things: list[Any]) -> Problem | None:
     except Exception as why:  # noqa: BLE001 - the code of the plugin
         return "{why}", {"why": " ".join(str(why).split())}
     return None
-
-
-def _line(tool: Any) -> dict[str, Any]:
-    names = {field: getattr(tool, field) for field in ToolDeclaration.__struct_fields__}
-    forms = {name: _line(form) for name, form in tool.without.items()}
-    names |= {"parameters": dict(tool.parameters), "without": forms}
-    return {_camel(name): value for name, value in names.items()}
 
 
 def _commands(module: Any) -> list[str]:

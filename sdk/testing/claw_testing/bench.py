@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from claw import Address, HttpClients, PluginConfig, PromptFacts, ToolContext, ToolSpec
-from claw.runtime import KIND_OF_HOOK, AgentSettings, ConfigSource, WorkspaceFiles, owners_in, validate_source
+from claw.runtime import HOOKS, AgentSettings, ConfigSource, WorkspaceFiles, owners_in, validate_source
 
-REGISTER_HOOKS = tuple(hook for hook in KIND_OF_HOOK if hook != "register_commands")
+REGISTER_HOOKS = tuple(HOOKS)
 
 
 def plugin_config(

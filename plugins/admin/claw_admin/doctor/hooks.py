@@ -7,11 +7,9 @@ from typing import Any
 import typer
 from claw import t
 from claw.runtime import (
+    HOOKS,
     IDLE,
     LOADED,
-    ON_DEMAND,
-    SLOTS,
-    WANTED,
     App,
     AsJson,
     Contribution,
@@ -24,8 +22,6 @@ from claw.runtime import (
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Show hooks, and the plugins that use them."
 )
-
-_SLOT_OF = {hook: slot for slot, hook in SLOTS.items()}
 
 
 @app.callback()
@@ -54,7 +50,7 @@ def answered_hooks(*also: str) -> list[dict[str, Any]]:
         for state in running.host.plugin_states:
             if state.id in also and state.state in (LOADED, IDLE):
                 running.host.ask(state.id)
-        hooks = [_described(running, hook) for hook in WANTED]
+        hooks = [_described(running, hook) for hook in HOOKS]
         for hook, plugin in sorted(running.host.specified.items()):
             answers = list(_answers(running.host.answers_to(hook)))
             hooks.append({"hook": hook, "slot": "", "specifiedBy": plugin, "answers": answers})
@@ -64,8 +60,8 @@ def answered_hooks(*also: str) -> list[dict[str, Any]]:
 
 
 def _described(running: App, hook: str) -> dict[str, Any]:
-    host, slot = running.host, _SLOT_OF.get(hook, "")
-    answers = host.on_demand(hook) if hook in ON_DEMAND else host.ordered(hook)
+    host, slot = running.host, HOOKS[hook].slot
+    answers = host.on_demand(hook) if HOOKS[hook].on_demand else host.ordered(hook)
     if hook == "register_tools":  # those of a manifest too, whose code is not here yet
         answers = tuple(Contribution(tool.plugin, tool) for tool in running.registry.tools)
     rows = list(_answers(answers))

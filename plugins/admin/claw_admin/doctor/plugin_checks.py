@@ -8,9 +8,9 @@ from claw import Finding, t
 from claw.runtime import (
     ANY_ENDPOINT,
     DISABLED,
+    HOOKS,
     IDLE,
     INCOMPATIBLE,
-    KIND_OF_HOOK,
     LOADED,
     SLOTS,
     ConfigOutline,
@@ -89,7 +89,7 @@ def slot_conflicts(states: Sequence[PluginState], slots: Mapping[str, str]) -> I
     :param slots: ``plugins.slots``: slot → the chosen name.
     """
     for slot, hook in SLOTS.items():
-        kind = KIND_OF_HOOK[hook]
+        kind = HOOKS[hook].kind
         filling = [
             state for state in states
             if state.state in (LOADED, IDLE) and state.found.manifest and kind in state.found.manifest.kinds
