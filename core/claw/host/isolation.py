@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TextIO, TypeVar
@@ -119,14 +120,13 @@ def run_bounded(
     :param threads: called with each exception in a thread that the code started meanwhile.
     :raises PluginTimeout: it did not return. All other exceptions pass through.
     """
-    outcome: list[T] = []
-    raised: list[BaseException] = []
+    outcome: Future[T] = Future()
 
     def inside() -> None:
         try:
-            outcome.append(run())
+            outcome.set_result(run())
         except BaseException as why:  # noqa: BLE001 - raised again in the caller's thread
-            raised.append(why)
+            outcome.set_exception(why)
 
     with (
         _keep_folder(),
@@ -137,11 +137,9 @@ def run_bounded(
         thread = threading.Thread(target=inside, daemon=True, name="claw-plugin")
         thread.start()
         thread.join(seconds)
-    if thread.is_alive():
+    if not outcome.done():
         raise PluginTimeout(f"it did not come back within {seconds:g} s")
-    if raised:
-        raise raised[0]
-    return outcome[0]
+    return outcome.result()
 
 
 @contextlib.contextmanager

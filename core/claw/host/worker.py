@@ -14,6 +14,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -161,13 +162,16 @@ class _Job:
 
 
 async def _is_responsive(loop: asyncio.AbstractEventLoop, seconds: float) -> bool:
-    caller_loop = asyncio.get_running_loop()
-    alive = caller_loop.create_future()
-    with contextlib.suppress(TimeoutError, RuntimeError):
-        loop.call_soon_threadsafe(_ping, caller_loop, alive)
+    alive: Future[bool] = Future()
+
+    def answer() -> None:
+        if alive.set_running_or_notify_cancel():
+            alive.set_result(True)
+
+    with contextlib.suppress(TimeoutError, RuntimeError):  # it is blocked; it has ended
+        loop.call_soon_threadsafe(answer)
         async with asyncio.timeout(seconds):
-            await alive
-        return True
+            return await asyncio.wrap_future(alive)
     return False
 
 
@@ -184,16 +188,6 @@ def _stop_loop(loop: asyncio.AbstractEventLoop) -> None:
     for task in tasks:
         task.cancel()
     loop.call_later(0.2 if tasks else 0, loop.stop)
-
-
-def _ping(loop: asyncio.AbstractEventLoop, alive: "asyncio.Future[None]") -> None:
-    with contextlib.suppress(RuntimeError):  # the caller's loop has ended
-        loop.call_soon_threadsafe(_resolve, alive)
-
-
-def _resolve(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def is_own_exit(why: BaseException) -> bool:
@@ -241,7 +235,10 @@ def in_loop(
 
 
 async def within(
-    seconds: float, step: Awaitable[T], grace_seconds: float = DEFAULT_TIMEOUTS.grace_seconds
+    seconds: float | None,
+    step: Awaitable[T],
+    grace_seconds: float = DEFAULT_TIMEOUTS.grace_seconds,
+    on_abandoned: Callable[[], None] = lambda: None,
 ) -> T:
     """Wait for a plugin's coroutine as :func:`isolated` does, for at most ``seconds``.
 
@@ -256,13 +253,13 @@ async def within(
     finally:
         if not task.done():
             task.cancel()
-            if asyncio.iscoroutine(
-                step
-            ):  # one that was cancelled before it began would warn that nobody awaited it
+            # One that was cancelled before it began would warn that nobody awaited it.
+            if asyncio.iscoroutine(step):
                 task.add_done_callback(lambda _: step.close())
             task.add_done_callback(_forget_abandoned)
             _abandoned.add(task)
-    await asyncio.wait({task}, timeout=grace_seconds)
+            if not (await asyncio.wait({task}, timeout=grace_seconds))[0]:
+                on_abandoned()
     raise TimeoutError(f"it did not come back within {seconds:g} s")
 
 
@@ -357,17 +354,22 @@ async def run_tool(
 
     :param grace_seconds: a tool that does not end within this time of its cancellation is abandoned.
     """
-    task = asyncio.create_task(_isolated(tool, arguments, context), name=f"tool {tool.name}")
+
+    def log_abandoned() -> None:
+        template = (
+            "the tool {tool} (plugin {plugin}) was stopped but did not end: it was abandoned and its "
+            "result is discarded"
+        )
+        _log.warning(t(template, tool=tool.name, plugin=tool.plugin or "-"))
+
+    step, seconds = _isolated(tool, arguments, context), tool.timeout_seconds
     try:
-        await asyncio.wait({task}, timeout=tool.timeout_seconds)
-        if task.done():
-            return task.result()
-    finally:
-        if not task.done():
-            await _stop(task, tool, grace_seconds)
-    seconds = tool.timeout_seconds
-    late = t("{tool} took longer than {seconds:g} s and was stopped", tool=tool.name, seconds=seconds)
-    return ToolResult(late, is_error=True)
+        return await within(seconds, step, grace_seconds, log_abandoned)
+    except TimeoutError:
+        late = t(
+            "{tool} took longer than {seconds:g} s and was stopped", tool=tool.name, seconds=seconds or 0
+        )
+        return ToolResult(late, is_error=True)
 
 
 async def _isolated(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -389,21 +391,6 @@ async def _isolated(tool: Tool, arguments: dict[str, Any], context: ToolContext)
         return ToolResult(repair_text(message), details, is_error=True)
 
 
-async def _stop(task: "asyncio.Task[Any]", tool: Tool, grace_seconds: float) -> None:
-    task.cancel()
-    done, _ = await asyncio.wait({task}, timeout=grace_seconds)
-    if not done:
-        line = t(
-            "the tool {tool} (plugin {plugin}) was stopped but did not end: it was abandoned and its "
-            "result is discarded",
-            tool=tool.name,
-            plugin=tool.plugin or "-",
-        )
-        _log.warning(line)
-        _abandoned.add(task)
-        task.add_done_callback(_abandoned.discard)
-
-
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)
@@ -412,21 +399,16 @@ def _text_of(error: BaseException) -> str:
 
 
 def _as_result(tool: Tool, answer: Any) -> ToolResult:
-    if isinstance(answer, str):
-        return ToolResult(repair_text(answer))
     if isinstance(answer, dict):
-        return ToolResult(
-            repair_text(json.dumps(answer, ensure_ascii=False, separators=(",", ":"))), details=answer
-        )
-    if isinstance(answer, ToolResult):
-        if isinstance(answer.content, str):
-            return replace(answer, content=repair_text(answer.content))
-        given = answer.content
-        if isinstance(given, list | tuple) and all(isinstance(block, Text | Image) for block in given):
-            blocks = (Text(repair_text(block.text)) if isinstance(block, Text) else block for block in given)
-            return replace(answer, content=tuple(blocks))
-        kind = "ToolResult(content=…)"
-    else:
-        kind = type(answer).__name__
+        text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+        return ToolResult(repair_text(text), details=answer)
+    result = ToolResult(answer) if isinstance(answer, str) else answer
+    content = result.content if isinstance(result, ToolResult) else None
+    if isinstance(content, str):
+        return replace(result, content=repair_text(content))
+    if isinstance(content, list | tuple) and all(isinstance(block, Text | Image) for block in content):
+        blocks = (Text(repair_text(block.text)) if isinstance(block, Text) else block for block in content)
+        return replace(result, content=tuple(blocks))
+    kind = "ToolResult(content=…)" if isinstance(answer, ToolResult) else type(answer).__name__
     wrong = t("{tool} returned {kind}; a tool must return str, dict or ToolResult", tool=tool.name, kind=kind)
     return ToolResult(attributed(tool, wrong), is_error=True)
