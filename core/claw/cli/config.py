@@ -76,7 +76,7 @@ def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[Config
     host = command_host(setup=setup)
     errors = [*config_key_errors(setup.config, setup.plugin_states), *host.slot_errors(setup.config)]
     warnings = [*file_warnings(setup, host.on_demand("register_diagnostics"))]
-    checking = [one for one in host.plugin_states if one.found.checks_config]
+    checking = [one for one in host.plugin_states if one.found.declares.config_checks]
     if all(one.state in (QUARANTINED, INCOMPATIBLE) for one in checking):
         why = t("no plugin in use looks for settings without effect (claw-admin does)")
         fix = checking[0].fix if checking else "pip install claw-admin"

@@ -317,7 +317,7 @@ class Host:
 
         :param at_start: ask only those whose manifest says that they check the config file at every start.
         """
-        wanted = [one for one in self.plugin_states if one.found.checks_config or not at_start]
+        wanted = [one for one in self.plugin_states if one.found.declares.config_checks or not at_start]
         for state in wanted:
             manifest = state.found.manifest
             usable = state.to_load.state in (LOADED, IDLE)

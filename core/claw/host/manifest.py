@@ -276,6 +276,7 @@ class Manifest(ManifestPart, frozen=True):
         return not (self.channels or self.providers)
 
 
+_NO_MANIFEST = Manifest("")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -300,24 +301,24 @@ class InstalledPlugin:
     is_first_party: bool = False
 
     @property
-    def channels(self) -> tuple[str, ...]:
-        """The channels that its manifest names."""
-        return tuple(self.manifest.channels) if self.manifest else ()
+    def declares(self) -> Manifest:
+        """Its manifest; without one, a manifest that lists nothing."""
+        return self.manifest or _NO_MANIFEST
 
     @property
-    def checks_config(self) -> bool:
-        """True if its diagnostics check the config file at every start."""
-        return bool(self.manifest and self.manifest.config_checks)
+    def channels(self) -> tuple[str, ...]:
+        """The channels that its manifest names."""
+        return tuple(self.declares.channels)
 
     @property
     def is_operator(self) -> bool:
         """True if its commands run whatever its state is."""
-        return bool(self.manifest and self.manifest.operator and self.is_first_party)
+        return self.declares.operator and self.is_first_party
 
     @property
     def is_standard(self) -> bool:
         """True if it is a part of claw that was taken out of core."""
-        return bool(self.manifest and self.manifest.standard and self.is_first_party)
+        return self.declares.standard and self.is_first_party
 
 
 def parse_manifest(text: str, plugin: str) -> Manifest:
@@ -373,7 +374,7 @@ def installed_plugins() -> tuple[InstalledPlugin, ...]:
 
 def providers_of(found: Iterable[InstalledPlugin]) -> Iterator[ProviderDeclaration]:
     """Yield every provider that the manifests declare."""
-    return (line for one in found if one.manifest for line in one.manifest.providers)
+    return (line for one in found for line in one.declares.providers)
 
 
 def key_variables(found: Iterable[InstalledPlugin]) -> dict[str, tuple[str, ...]]:
@@ -387,8 +388,7 @@ def key_variables(found: Iterable[InstalledPlugin]) -> dict[str, tuple[str, ...]
 def declared_channels(found: Iterable[InstalledPlugin]) -> dict[str, list[ChannelDeclaration]]:
     """Return, for each channel that the manifests declare, the declaration of each plugin that has it."""
     declared: dict[str, list[ChannelDeclaration]] = {}
-    for one in found:
-        channels = one.manifest.channels if one.manifest else ()
+    for channels in (one.declares.channels for one in found):
         for name in channels:
             line = channels[name] if isinstance(channels, dict) else ChannelDeclaration()
             declared.setdefault(name, []).append(line)
@@ -400,12 +400,11 @@ def short_forms(found: Collection[InstalledPlugin]) -> dict[str, KeyPath]:
     agents' keys of all installed plugins. A top-level key that any plugin owns (``configKeys``) keeps its own meaning.
     """
     forms: dict[str, KeyPath] = {}
-    owned = [tuple(key.split(".")) for one in found if one.manifest for key in one.manifest.config_keys]
-    for one in (one.manifest for one in found if one.manifest):
+    for one in found:
         forms |= {name: ("channels", name) for name in one.channels}
-        forms |= {key: ("plugins", "entries", one.id, "config", key) for key in one.short_keys}
-    top_level = {steps[0] for steps in owned}
-    forms = {name: path for name, path in forms.items() if name not in top_level}
+        forms |= {key: ("plugins", "entries", one.id, "config", key) for key in one.declares.short_keys}
+    owned = [key.split(".") for one in found for key in one.declares.config_keys]
+    forms = {name: path for name, path in forms.items() if name not in {steps[0] for steps in owned}}
     of_agents = (steps[1] for steps in owned if steps[0] == "agents" and len(steps) == 2)
     return forms | {key: ("agents", "defaults", key) for key in of_agents}
 

@@ -71,10 +71,15 @@ class PluginState:
         """The plugin's id."""
         return self.found.id
 
+    @property
+    def is_usable(self) -> bool:
+        """True if its code may be loaded: it is loaded or idle."""
+        return self.state in (LOADED, IDLE)
+
     def fault_line(self) -> str:
         """Return the fault with its fix as one line for people."""
         problem = t("plugin {id}: {problem}", id=self.id, problem=self.why)
-        if self.state not in (LOADED, IDLE):
+        if not self.is_usable:
             stage = t(self.stage or "find")
             problem = t("plugin {id} was disabled at {stage}: {why}", id=self.id, stage=stage, why=self.why)
         return t("{problem}. {fix}", problem=problem, fix=self.fix) if self.fix else problem
@@ -98,25 +103,26 @@ def decide_states(
     :param providers_used: the provider names that a model of the configuration refers to.
     :param wrong: plugin id → the error in its own section against its ``configSchema``.
     """
-    ids = {one.id for one in found}
     required = {plugin for plugin, entry in wanted.entries.items() if entry.get("required") is True}
-    plugin_states = [
-        _with_config_fault(_state_of(one, wanted, providers_used, found), wrong or {}) for one in found
-    ]
-    plugin_states = [replace(one, required=True) if one.id in required else one for one in plugin_states]
-    plugin_states = with_needs(plugin_states)
-    for plugin in wanted.entries:
-        if plugin in required - ids:
-            absent = InstalledPlugin(plugin, "", "", "")
-            why = t("it is not installed")
-            fix = t("{install}, or remove plugins.entries.{id}", install=install_hint(plugin), id=plugin)
-            plugin_states.append(PluginState(absent, QUARANTINED, why, "find", fix, required=True))
-    return tuple(plugin_states)
+    states = [_state_of(one, wanted, providers_used, found, (wrong or {}).get(one.id)) for one in found]
+    absent = required - {one.id for one in found}
+    for plugin in (one for one in wanted.entries if one in absent):
+        fix = t("{install}, or remove plugins.entries.{id}", install=install_hint(plugin), id=plugin)
+        missing = InstalledPlugin(plugin, "", "", "")
+        states.append(PluginState(missing, QUARANTINED, t("it is not installed"), "find", fix))
+    return tuple(with_needs([replace(one, required=one.id in required) for one in states]))
 
 
 def _state_of(
-    found: InstalledPlugin, wanted: ConfigOutline, used: Sequence[str], all_found: Sequence[InstalledPlugin]
+    found: InstalledPlugin,
+    wanted: ConfigOutline,
+    used: Sequence[str],
+    all_found: Sequence[InstalledPlugin],
+    wrong: ConfigError | None,
 ) -> PluginState:
+    """Return the state that the operator and its files give a plugin; one that would be used, with a wrong section of
+    its own, is quarantined."""
+    api, fault = found.declares.api, found.fault
     if wanted.entries.get(found.id, {}).get("enabled") is False:
         why = t("plugins.entries.{id}.enabled is false", id=found.id)
         fix = t("claw config set plugins.entries.{id}.enabled true", id=found.id)
@@ -126,23 +132,15 @@ def _state_of(
     if wanted.allow is not None and found.id not in wanted.allow and not found.is_standard:
         fix = t("claw config set 'plugins.allow[]' {id}", id=found.id)
         return PluginState(found, BLOCKED, t("plugins.allow does not name it"), fix=fix)
-    if fault := found.fault:
+    if fault:
         return PluginState(found, QUARANTINED, fault.problem, fault.stage, fault.fix)
-    if found.manifest and not api_matches(found.manifest.api):
-        api, version = found.manifest.api, API_VERSION[0]
-        why = t("it needs plugin API {range}; this claw has {version}", range=api, version=version)
+    if not api_matches(api):
+        why = t("it needs plugin API {range}; this claw has {version}", range=api, version=API_VERSION[0])
         fix = t("claw plugins update {id}, if it has a release for this claw", id=found.id)
         return PluginState(found, INCOMPATIBLE, why, "find", fix)
+    if wrong:
+        return PluginState(found, QUARANTINED, f"{wrong.where}: {wrong.problem}", "config", wrong.fix)
     return _usage_state(found, wanted, used, all_found)
-
-
-def _with_config_fault(state: PluginState, wrong: Mapping[str, ConfigError]) -> PluginState:
-    """Quarantine a plugin that would be used but whose own section is wrong."""
-    error = wrong.get(state.id)
-    if error is None or state.state not in (LOADED, IDLE):
-        return state
-    why = f"{error.where}: {error.problem}"
-    return replace(state, state=QUARANTINED, why=why, stage="config", fix=error.fix, eager=False)
 
 
 def with_failure(state: PluginState, failure: LoadFailure | None, now: float) -> PluginState:
@@ -150,7 +148,7 @@ def with_failure(state: PluginState, failure: LoadFailure | None, now: float) ->
 
     One of which only a part cannot be used, or that another process goes on without, keeps its state, with the reason.
     """
-    if failure is None or state.state not in (LOADED, IDLE):
+    if failure is None or not state.is_usable:
         return state
     held = [one for one in (failure, *failure.others) if one.holds_for(state.found)]
     if not held:
@@ -186,25 +184,19 @@ def _usage_state(
     if manifest is None:
         why = t("it has no manifest, so it is imported at every start")
         return PluginState(found, LOADED, why, eager=True)
-    reasons: list[str] = []
-    eager = manifest.loads_at_start
-    for channel in manifest.channels:
-        if channel in wanted.channels:
-            reasons.append(t("channel {name} is configured", name=channel))
-            eager = True
-    for provider in _providers_served(manifest, used, wanted, all_found):
-        reasons.append(t("a model of {name} is in use", name=provider))
-        eager = True
+    channels = [name for name in manifest.channels if name in wanted.channels]
+    reasons = [t("channel {name} is configured", name=name) for name in channels]
+    served = _providers_served(manifest, used, wanted, all_found)
+    reasons += [t("a model of {name} is in use", name=name) for name in served]
     if "sandbox" in manifest.kinds and wanted.sandboxed:
         reasons.append(t("an agent runs in a sandbox"))
-        eager = True
     if manifest.loads_at_start:
         reasons.append(t("it is used in every turn"))
+    if why := _dynamic_tools_reason(manifest, wanted, all_found):
+        reasons.append(why)
+    eager = bool(reasons)
     if any(not tool.optional for tool in manifest.tools) or _opted_in(manifest, wanted):
         reasons.append(t("it provides tools"))
-    if why := _dynamic_tools_reason(found, wanted, all_found):
-        reasons.append(why)
-        eager = True
     if reasons:
         return PluginState(found, LOADED, "; ".join(reasons), eager=eager)
     return PluginState(found, IDLE, _why_idle(manifest), fix=_enable_fix(manifest))
@@ -227,20 +219,19 @@ def _opted_in(manifest: Manifest, wanted: ConfigOutline) -> bool:
 
 
 def _dynamic_tools_reason(
-    found: InstalledPlugin, wanted: ConfigOutline, all_found: Sequence[InstalledPlugin]
+    manifest: Manifest, wanted: ConfigOutline, all_found: Sequence[InstalledPlugin]
 ) -> str:
     """Return the reason to load a plugin of kind tool that declares no tools, because they depend on its
     settings or on other plugins: the file has settings for it, names it, or names a tool that no manifest
     declares. Else empty.
     """
-    manifest = found.manifest
-    if manifest is None or "tool" not in manifest.kinds or manifest.tools:
+    if "tool" not in manifest.kinds or manifest.tools:
         return ""
-    if chosen_by_file(found.id, wanted):
+    if chosen_by_file(manifest.id, wanted):
         return t("it is configured")
     if (manifest.config_schema or {}).get("required"):  # without settings it has no tools
         return ""
-    declared = {line.name.lower() for one in all_found if one.manifest for line in one.manifest.tools}
+    declared = {line.name.lower() for one in all_found for line in one.declares.tools}
     known = declared | {*CORE_TOOLS} | {one.id for one in all_found}
     undeclared = (word for word in wanted.opt_ins - known if ":" not in word and not is_pattern(word))
     word = min(undeclared, default="")
@@ -278,24 +269,17 @@ def _enable_fix(manifest: Manifest) -> str:
 def with_needs(states: Sequence[PluginState]) -> list[PluginState]:
     """Quarantine each plugin of which one that it requires is absent or unusable; the fix for that one is the fix."""
     by_id = {one.id: one for one in states}
-    return [_without_need(one, by_id) if one.state in (LOADED, IDLE) else one for one in states]
+    return [_without_need(one, by_id) if one.is_usable else one for one in states]
 
 
 def _without_need(state: PluginState, by_id: Mapping[str, PluginState]) -> PluginState:
-    for need in state.found.manifest.requires if state.found.manifest else ():
+    for need in state.found.declares.requires:
         there = by_id.get(need)
-        if there is None or there.state not in (LOADED, IDLE):
+        if there is None or not there.is_usable:
             why, fix = t("it needs plugin {id}", id=need), there.fix if there else install_hint(need)
-            again = state if there and there.to_load.state in (LOADED, IDLE) else None
-            new = {
-                "why": why,
-                "stage": "find",
-                "fix": fix,
-                "eager": False,
-                "without_failure": again,
-                "faults": (),
-            }
-            return replace(state, state=QUARANTINED, **new)  # type: ignore[arg-type]
+            again = state if there and there.to_load.is_usable else None
+            absent = PluginState(state.found, QUARANTINED, why, "find", fix, without_failure=again)
+            return replace(absent, required=state.required)
     return state
 
 
@@ -311,26 +295,22 @@ def choose_default_model(
     A provider counts when the environment holds what it needs, or its section holds a key or a ``baseUrl``
     and names a ``defaultModel``.
     """
+    declared = [
+        line
+        for one in found
+        if wanted.entries.get(one.id, {}).get("enabled") is not False and one.id not in wanted.deny
+        for line in one.declares.providers
+    ]
     sections = raw.get("providers")
     for name, section in sections.items() if isinstance(sections, dict) else ():
         if isinstance(section, dict):
-            model = section.get("defaultModel") or section.get("default_model") or _default_of(found, name)
+            own = (line.default_model for line in providers_of(found) if line.name == name)
+            model = section.get("defaultModel") or section.get("default_model") or next(own, "")
             if model:
                 return f"{name}/{model}"
-    fallback = ""
-    for one in found:
-        if wanted.entries.get(one.id, {}).get("enabled") is False or one.id in wanted.deny:
-            continue
-        for line in one.manifest.providers if one.manifest else ():
-            if line.ready(environ):
-                return f"{line.name}/{line.default_model}"
-            if line.fallback and not fallback:
-                fallback = f"{line.name}/{line.default_model}"
-    return fallback
-
-
-def _default_of(found: Sequence[InstalledPlugin], provider: str) -> str:
-    return next((line.default_model for line in providers_of(found) if line.name == provider), "")
+    fallback = next((line for line in declared if line.fallback), None)
+    first = next((line for line in declared if line.ready(environ)), fallback)
+    return f"{first.name}/{first.default_model}" if first else ""
 
 
 def require_plugins(plugin_states: Sequence[PluginState]) -> None:
@@ -339,7 +319,7 @@ def require_plugins(plugin_states: Sequence[PluginState]) -> None:
     :raises PluginError: it is not installed, or is quarantined; with cause and fix.
     """
     for one in plugin_states:
-        if one.required and one.to_load.state not in (LOADED, IDLE):
+        if one.required and not one.to_load.is_usable:
             stage, problem, fix = one.fault_parts()
             raise PluginError(one.id, stage, "is required, and {why}", "{advice}", why=problem, advice=fix)
 
@@ -355,17 +335,16 @@ def config_key_errors(config: "Config", plugin_states: Sequence[PluginState]) ->
     """
     owners: dict[str, list[PluginState]] = {}
     for one in plugin_states:
-        for key in one.found.manifest.config_keys if one.found.manifest else ():
+        for key in one.found.declares.config_keys:
             owners.setdefault(key, []).append(one)
     errors = []
     for key in dict.fromkeys((*owners, *plugins_that_bring("configKeys"))):
         there = owners.get(key, [])
-        channels = [one for one in there if one.found.channels and one.state == QUARANTINED]
-        if channels or any(one.state in (LOADED, IDLE) for one in there):
-            continue
-        for path, value in values_at(config.layout.tree, key):
-            if not asks_for_nothing(value):
-                errors.append(_ownerless(config, path, there))
+        if not any(one.is_usable or (one.found.channels and one.state == QUARANTINED) for one in there):
+            values = values_at(config.layout.tree, key)
+            errors += [
+                _ownerless(config, path, there) for path, value in values if not asks_for_nothing(value)
+            ]
     return sorted(errors, key=lambda error: error.line or 0)
 
 
@@ -388,12 +367,10 @@ def owned_models(plugin_states: Sequence[PluginState], seconds: float = IMPORT_S
     """
     models: dict[str, Callable[[], type[BaseModel]] | None] = {}
     for one in plugin_states:
-        keys = one.found.manifest.config_keys if one.found.manifest else ()
-        models |= dict.fromkeys(key for key in keys if key not in models)
-        for key, name in one.found.manifest.config_models.items() if one.found.manifest else ():
-            usable = one.to_load.state in (LOADED, IDLE)
-            if usable or models.get(key) is None:
-                models[key] = partial(_import_model, one.found, key, name, seconds) if usable else None
+        models |= dict.fromkeys(key for key in one.found.declares.config_keys if key not in models)
+        if one.to_load.is_usable:
+            named = one.found.declares.config_models.items()
+            models |= {key: partial(_import_model, one.found, key, name, seconds) for key, name in named}
     return models
 
 
@@ -435,7 +412,7 @@ def declared_tools(
     facts = [
         tool_fact(line, one.id, suppliers, first_party=one.found.is_first_party)
         for one in plugin_states
-        if one.state in (LOADED, IDLE) and one.found.manifest
-        for line in one.found.manifest.tools
+        if one.is_usable
+        for line in one.found.declares.tools
     ]
     return tuple(sorted(facts, key=lambda fact: fact.plugin is not None))
