@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ import msgspec
 from claw import __version__, i18n
 from claw.config.paths import Path as KeyPath, format_key, line_of
 from claw.config.source import ConfigSource, find_config, read_config, substitute_all, unreadable_home
-from claw.config.summary import ConfigOutline, PluginKeys, SchemaViolation, outline_config, schema_violations
+from claw.config.summary import ConfigOutline, PluginKeys, outline_config, schema_violations
 from claw.contracts.errors import ClawError, ConfigError, PluginError
 from claw.host.health import PluginHealth
 from claw.host.manifest import (
@@ -98,26 +99,11 @@ def states_of(
     :param models: further models that this process may call, as ``provider/model``.
     :param lines: line number of each key of ``file``.
     """
-    found = _with_integrity(found, home_of(environ))
+    home = home_of(environ)
+    found = _with_integrity(found, home)
     wanted = outline_config(raw, short_forms(found))
     used = (*providers_used(wanted, found, environ, raw), *(model.partition("/")[0] for model in models))
-    misfits = _first_misfits(found, wanted, environ)
-    wrong = {
-        id: ConfigError(
-            format_key(path),
-            misfit.problem,
-            misfit.fix,
-            file=file,
-            line=line_of(path, lines or {}),
-            **misfit.values,
-        )
-        for id, (path, misfit) in misfits.items()
-    }
-    return _with_failures(decide_states(found, wanted, used, wrong), home_of(environ))
-
-
-def _with_failures(states: tuple[PluginState, ...], home: Path) -> tuple[PluginState, ...]:
-    """Quarantine the plugins whose last load failed, in whichever process."""
+    states = decide_states(found, wanted, used, _section_errors(found, wanted, environ, file, lines or {}))
     failures, now = PluginHealth(home / "plugins").failures(), time.time()
     if not failures:
         return states
@@ -157,19 +143,26 @@ def _with_integrity(found: Sequence[InstalledPlugin], home: Path) -> Sequence[In
     return quarantine_changed(found, home)
 
 
-def _first_misfits(
-    found: Sequence[InstalledPlugin], wanted: ConfigOutline, environ: Mapping[str, str]
-) -> dict[str, tuple[KeyPath, SchemaViolation]]:
-    """Return, for each plugin whose own section is wrong, the first wrong key."""
-    first: dict[str, tuple[KeyPath, SchemaViolation]] = {}
+def _section_errors(
+    found: Sequence[InstalledPlugin],
+    wanted: ConfigOutline,
+    environ: Mapping[str, str],
+    file: str,
+    lines: Mapping[KeyPath, int],
+) -> dict[str, ConfigError]:
+    """Return, for each plugin whose own section is wrong, the error of the first wrong key."""
+    errors: dict[str, ConfigError] = {}
     for one in found:
-        schema = one.manifest.config_schema if one.manifest else None
-        if one.manifest and schema and one.id in wanted.entries and one.manifest.has_own_section:
+        schema = one.declares.config_schema
+        if schema and one.id in wanted.entries and one.declares.has_own_section:
             section = substitute_all(wanted.entries[one.id].get("config", {}), environ)
-            for misfit in schema_violations(section, schema):
+            for misfit in islice(schema_violations(section, schema), 1):
                 path = ("plugins", "entries", one.id, "config", *misfit.path)
-                first.setdefault(one.id, (path, misfit))
-    return first
+                key, line = format_key(path), line_of(path, lines)
+                errors[one.id] = ConfigError(
+                    key, misfit.problem, misfit.fix, file=file, line=line, **misfit.values
+                )
+    return errors
 
 
 def providers_used(
@@ -197,7 +190,14 @@ class _Index(msgspec.Struct, frozen=True):
     claw: str
     folders: list[FileStamp]
     manifests: list[FileStamp]
-    found: list[InstalledPlugin]
+    found: tuple[InstalledPlugin, ...]
+
+    @property
+    def is_valid(self) -> bool:
+        """True if claw, the import path and the manifests are still those of the scan."""
+        folders = [_mark_of(folder) for folder in sys.path]
+        same = (self.python, self.claw, self.folders) == (sys.version, __version__, folders)
+        return same and all(_mark_of(mark[0]) == mark for mark in self.manifests)
 
 
 def installed_plugins(home: Path) -> tuple[InstalledPlugin, ...]:
@@ -205,16 +205,16 @@ def installed_plugins(home: Path) -> tuple[InstalledPlugin, ...]:
 
     When the home is missing or cannot be written, every scan reads all manifests.
     """
-    folders, place = [_mark_of(folder) for folder in sys.path], home.joinpath(*FILE)
+    place = home.joinpath(*FILE)
     with suppress(OSError, msgspec.DecodeError):
-        index, indexed = _decoded(place.read_bytes())
-        if _is_valid(index, folders):
-            return indexed
+        if (index := _decoded(place.read_bytes())).is_valid:
+            return index.found
+    folders = [_mark_of(folder) for folder in sys.path]
     found = scan_uncached()
     manifests = [_mark_of(str(one.folder / FILE_NAME)) for one in found if one.folder]
     newest = max((time_ns for _, time_ns, _ in (*folders, *manifests)), default=0)
     if _is_in_use(home) and newest < time.time_ns() - MIN_AGE_NS:
-        _write(place, _Index(sys.version, __version__, folders, manifests, list(found)))
+        _write(place, _Index(sys.version, __version__, folders, manifests, found))
     return found
 
 
@@ -223,12 +223,6 @@ def _is_in_use(home: Path) -> bool:
     with suppress(OSError):
         return any(home.iterdir())
     return False
-
-
-def _is_valid(index: _Index, folders: list[FileStamp]) -> bool:
-    if (index.python, index.claw, index.folders) != (sys.version, __version__, folders):
-        return False
-    return all(_mark_of(mark[0]) == mark for mark in index.manifests)
 
 
 def _mark_of(path: str) -> FileStamp:
@@ -240,10 +234,9 @@ def _mark_of(path: str) -> FileStamp:
 
 
 @lru_cache(maxsize=1)
-def _decoded(data: bytes) -> tuple[_Index, tuple[InstalledPlugin, ...]]:
-    """Return an index and its plugins; a process asks for them a few times, and decodes them once."""
-    index = msgspec.json.decode(data, type=_Index, dec_hook=_from_plain)
-    return index, tuple(index.found)
+def _decoded(data: bytes) -> _Index:
+    """Decode an index; a process asks for it a few times, and decodes it once."""
+    return msgspec.json.decode(data, type=_Index, dec_hook=_from_plain)
 
 
 def _write(place: Path, index: _Index) -> None:

@@ -5,9 +5,9 @@ Source: packaging.python.org, "Recording installed projects". Hashes there are U
 
 import csv
 import json
-import os
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -57,36 +57,35 @@ class ExpectedHashes:
 
 
 def quarantine_changed(found: Sequence[InstalledPlugin], home: Path) -> tuple[InstalledPlugin, ...]:
-    """Quarantine plugins with a changed file, at stage ``integrity``; without a lock return all plugins unchanged.
+    """Quarantine plugins with a changed file, at stage ``integrity``, in a home that has a lock.
 
     A file with the size and times of the last check is not read again; ``record_damages`` reads all files.
     """
-    try:
-        os.stat(home / LOCK_FILE)
-    except OSError:
-        return tuple(found)
-    seen, wanted = _checked_before(home), expected_hashes(home)
-    fresh: dict[str, Any] = {}
-    judged = []
-    for one in found:
-        damage = next(_check_plugin(one, wanted, seen, fresh), None) if one.fault is None else None
-        judged.append(replace(one, fault=_fault(one.id, damage)) if damage else one)
+    checked, seen = home / LAYERS_FOLDER / CHECKED_FILE, {}
+    with suppress(OSError, ValueError):
+        seen = dict(json.loads(checked.read_bytes()))
+    wanted, fresh = expected_hashes(home), dict[str, Any]()
+    judged = [one if one.fault else _judged(one, wanted, seen, fresh) for one in found]
     if fresh:
-        folder = home / LAYERS_FOLDER
-        files.make_folder(folder)
-        files.replace_file(folder / CHECKED_FILE, json.dumps(seen | fresh).encode())
+        files.make_folder(checked.parent)
+        files.replace_file(checked, json.dumps(seen | fresh).encode())
     return tuple(judged)
 
 
-def _fault(plugin: str, damage: FileDamage) -> PluginError:
-    return PluginError(
-        plugin,
-        "integrity",
-        "{file} was changed after it was installed: {why}",
-        "claw plugins sync restores what was installed; claw plugins lock --accept accepts the change",
-        file=damage.file,
-        why=damage.reason,
-    )
+def _judged(
+    found: InstalledPlugin, expected: ExpectedHashes, seen: Mapping[str, Any], fresh: dict[str, Any]
+) -> InstalledPlugin:
+    """Return the plugin, with a fault if one of its files was changed."""
+    name, record = normalise_distribution(found.distribution), find_record(found)
+    if record is None or name not in expected.records:
+        return found
+    damage = next(record_damages(name, record, expected, seen, fresh), None)
+    if damage is None:
+        return found
+    problem = "{file} was changed after it was installed: {why}"
+    fix = "claw plugins sync restores what was installed; claw plugins lock --accept accepts the change"
+    fault = PluginError(found.id, "integrity", problem, fix, file=damage.file, why=damage.reason)
+    return replace(found, fault=fault)
 
 
 def expected_hashes(home: Path) -> ExpectedHashes:
@@ -96,19 +95,14 @@ def expected_hashes(home: Path) -> ExpectedHashes:
     """
     import tomllib
 
-    ours: dict[str, dict[str, str]] = {}
-    if (home / LOCK_FILE).exists():
-        try:
-            ours = (
-                tomllib.loads((home / LOCK_FILE).read_text(encoding="utf-8")).get("tool", {}).get("claw", {})
-            )
-        except ValueError as why:
-            raise unusable_lock(home / LOCK_FILE, why) from None
-    records = dict(ours.get("records", {}))
-    note = home / LAYERS_FOLDER / CURRENT_LINK / METADATA_FILE
-    if note.exists():
-        records |= json.loads(note.read_bytes())["records"]
-    return ExpectedHashes(records, ours.get("accepted", {}))
+    lock, layer = home / LOCK_FILE, home / LAYERS_FOLDER / CURRENT_LINK / METADATA_FILE
+    try:
+        text = lock.read_text(encoding="utf-8") if lock.exists() else ""
+        ours = tomllib.loads(text).get("tool", {}).get("claw", {})
+    except ValueError as why:
+        raise unusable_lock(lock, why) from None
+    built = json.loads(layer.read_bytes())["records"] if layer.exists() else {}
+    return ExpectedHashes(ours.get("records", {}) | built, ours.get("accepted", {}))
 
 
 def unusable_lock(lock: Path, why: object) -> ClawError:
@@ -121,19 +115,9 @@ def find_record(found: InstalledPlugin) -> Path | None:
     """Find the RECORD of a plugin; None for an editable install, which its author may change."""
     if found.folder is None:
         return None
-    info = dist_info_folders(found.folder.parents[found.package.count(".")]).get(
-        normalise_distribution(found.distribution)
-    )
+    installed = dist_info_folders(found.folder.parents[found.package.count(".")])
+    info = installed.get(normalise_distribution(found.distribution))
     return info / "RECORD" if info else None
-
-
-def _check_plugin(
-    found: InstalledPlugin, expected: ExpectedHashes, seen: Mapping[str, Any], fresh: dict[str, Any]
-) -> Iterator[FileDamage]:
-    """Yield the damages of one plugin; files unchanged since the last check are not read again."""
-    name, record = normalise_distribution(found.distribution), find_record(found)
-    if record is not None and name in expected.records:
-        yield from record_damages(name, record, expected, seen, fresh)
 
 
 def record_damages(
@@ -149,29 +133,16 @@ def record_damages(
         yield FileDamage(name, record, t("its list of files differs from the locked one"))
     for inside, digest in _recorded_hashes(text):
         path = record.parents[1] / inside
-        state = _stat_of(path)
-        if state is not None and seen.get(str(path)) == [*state, digest]:
+        state: list[Any] = []
+        with suppress(OSError):
+            found = path.stat()
+            state = [found.st_size, found.st_mtime_ns, found.st_ctime_ns, digest]
+        if state and seen.get(str(path)) == state:
             continue
-        if damage := _check_file(name, record, inside, digest, expected):
+        if damage := _damage_of(name, path, inside, digest, expected):
             yield damage
         else:
-            fresh[str(path)] = [*(state or ()), digest]
-
-
-def _checked_before(home: Path) -> dict[str, Any]:
-    try:
-        seen = json.loads((home / LAYERS_FOLDER / CHECKED_FILE).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return seen if isinstance(seen, dict) else {}
-
-
-def _stat_of(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+            fresh[str(path)] = state
 
 
 def _recorded_hashes(text: bytes) -> Iterator[tuple[str, str]]:
@@ -181,29 +152,20 @@ def _recorded_hashes(text: bytes) -> Iterator[tuple[str, str]]:
             yield row[0], row[1].removeprefix("sha256=")
 
 
-def _has_hash(content: bytes, recorded: str) -> bool:
-    """Return true if a content has the hash of RECORD; some build back ends pad it, and some write it in hexadecimal."""
-    digest = sha256(content)
-    return recorded.rstrip("=") in (_to_base64(digest.digest()), digest.hexdigest())
-
-
-def _to_base64(digest: bytes) -> str:
-    return urlsafe_b64encode(digest).rstrip(b"=").decode()
-
-
-def _check_file(
-    name: str, record: Path, inside: str, digest: str, expected: ExpectedHashes
+def _damage_of(
+    name: str, path: Path, inside: str, recorded: str, expected: ExpectedHashes
 ) -> FileDamage | None:
-    path = record.parents[1] / inside
+    """Return the damage of a file that has neither the hash of RECORD nor one that was accepted."""
     try:
-        content = path.read_bytes()
+        digest = sha256(path.read_bytes())
     except OSError as why:
-        return FileDamage(
-            name, path, t("it cannot be read ({why})", why=why.strerror or why), record_path=inside
-        )
-    present = _to_base64(sha256(content).digest())
+        reason = t("it cannot be read ({why})", why=why.strerror or why)
+        return FileDamage(name, path, reason, record_path=inside)
+    present = urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
     damage = FileDamage(name, path, t("its content differs"), present, inside)
-    return None if _has_hash(content, digest) or present == expected.accepted.get(damage.key) else damage
+    # Some build back ends pad the hash, and some write it in hexadecimal.
+    is_recorded = recorded.rstrip("=") in (present, digest.hexdigest())
+    return None if is_recorded or present == expected.accepted.get(damage.key) else damage
 
 
 def dist_info_folders(folder: Path) -> dict[str, Path]:
