@@ -13,17 +13,18 @@ faulthandler writes there. A note with a cause that a dead process left is a cra
 was killed, stopped or that lost power while it loaded a plugin says nothing about the plugin.
 """
 
-import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, NoReturn
+
+import msgspec
 
 from claw.config.source import find_config
 from claw.contracts.errors import ClawError
@@ -44,12 +45,7 @@ _unreadable: set[Path] = set()  # states that this process could not read: it wa
 _LOCK_SECONDS = 1.0
 _REPEAT_SECONDS = 60.0
 _NO_DATABASE = 26  # SQLITE_NOTADB: sqlite.org, "Result Codes"
-# In the order of the fields of LoadFailure.
-_COLUMNS = "plugin, kind, stage, cause, fix, digest, run, at, times, place, inserts, config"
-_TABLE = (
-    "CREATE TABLE IF NOT EXISTS plugin_faults (plugin TEXT, kind TEXT, stage TEXT, cause TEXT, fix TEXT, "
-    "digest TEXT, run INTEGER, at REAL, times INTEGER, place TEXT, inserts TEXT, config TEXT)"
-)
+_TABLE = "CREATE TABLE IF NOT EXISTS plugin_failures (plugin TEXT, failure TEXT)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,7 @@ class LoadFailure:
     :param at: seconds since the epoch.
     :param times: crashes in a row; 1 for other kinds.
     :param place: file, line and key of the problem, if it has any.
-    :param inserts: values of the placeholders of both templates, as JSON.
+    :param values: of the placeholders of both templates.
     :param config: digest of the config file then, of a failure that another file may not have.
     :param others: the other failures of the plugin that are recorded.
     """
@@ -80,7 +76,7 @@ class LoadFailure:
     at: float = 0.0
     times: int = 1
     place: str = ""
-    inserts: str = "{}"
+    values: Mapping[str, str | int | float] = field(default_factory=dict)
     config: str = ""
     others: "tuple[LoadFailure, ...]" = ()
 
@@ -89,18 +85,18 @@ class LoadFailure:
         """The place and the cause, in the language in use."""
         if not self.cause:
             return t("claw crashed {count:time|times} while loading it", count=self.times)
-        return ": ".join(filter(None, (self.place, t(self.cause, **json.loads(self.inserts)))))
+        return ": ".join(filter(None, (self.place, t(self.cause, **self.values))))
 
     @property
     def advice(self) -> str:
         """The instruction, in the language in use; empty when the error had none."""
-        return t(self.fix, **json.loads(self.inserts)) if self.fix else ""
+        return t(self.fix, **self.values) if self.fix else ""
 
     @property
     def part(self) -> tuple[str, str]:
         """The part of the plugin that failed in a turn, as template and name (:class:`PartHealth`); empty for others."""
         is_part = self.kind == NOTED and self.stage == "run"
-        return (self.cause, json.loads(self.inserts)["name"]) if is_part else ("", "")
+        return (self.cause, str(self.values["name"])) if is_part else ("", "")
 
     @property
     def of_other_process(self) -> bool:
@@ -204,14 +200,10 @@ class PluginHealth:
             kept = _lasting(self._of(plugin))
             self._store(plugin, [one for one in kept if not (parts and any(one.part))])
 
-    def record_part(self, failure: LoadFailure) -> None:
-        """Record that a part of a loaded plugin failed in a turn, in place of its earlier failure."""
-        rows = [one for one in self._of(failure.plugin) if one.part != failure.part]
-        self._store(failure.plugin, [*rows, replace(failure, at=self._now(), run=os.getpid())])
-
-    def clear_part(self, plugin: str, part: tuple[str, str]) -> None:
-        """Remove the record of a part that works."""
-        self._store(plugin, [one for one in self._of(plugin) if one.part != part])
+    def replace_part(self, plugin: str, part: tuple[str, str], *failures: LoadFailure) -> None:
+        """Record that a part of a loaded plugin failed in a turn, in place of its earlier failure, or that it works."""
+        kept, now, run = [one for one in self._of(plugin) if one.part != part], self._now(), os.getpid()
+        self._store(plugin, [*kept, *(replace(one, at=now, run=run) for one in failures)])
 
     def failed_parts(self) -> frozenset[tuple[str, str, str]]:
         """Return plugin, template and name of each failure in turns that is recorded."""
@@ -222,11 +214,12 @@ class PluginHealth:
         self._store(plugin, [])
 
     def _store(self, plugin: str, rows: list[LoadFailure]) -> None:
-        if {replace(one, at=0.0) for one in rows} == {replace(one, at=0.0) for one in self._of(plugin)}:
+        if [replace(one, at=0.0) for one in rows] == [replace(one, at=0.0) for one in self._of(plugin)]:
             return
-        insert = f"INSERT INTO plugin_faults ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
-        delete = "DELETE FROM plugin_faults WHERE plugin = ?", (plugin,)
-        if self._write(delete, *((insert, astuple(row)[:-1]) for row in rows)) and rows:
+        delete = "DELETE FROM plugin_failures WHERE plugin = ?", (plugin,)
+        insert = "INSERT INTO plugin_failures VALUES (?, ?)"
+        added = [(insert, (plugin, msgspec.json.encode(replace(one, others=())))) for one in rows]
+        if self._write(delete, *added) and rows:
             self._recorded = (self._recorded or set()) | {plugin}
 
     def _crash(self, plugin: str, before: LoadFailure | None) -> LoadFailure:
@@ -247,7 +240,7 @@ class PluginHealth:
         place, seconds = read_only_address(self._path), 0 if self._path in _unreadable else _LOCK_SECONDS
         try:
             with closing(sqlite3.connect(place, uri=True, timeout=seconds)) as connection:
-                rows = connection.execute(f"SELECT {_COLUMNS} FROM plugin_faults").fetchall()
+                rows = connection.execute("SELECT failure FROM plugin_failures").fetchall()
         except (sqlite3.Error, ValueError) as refused:
             # A file that is no database holds no record; who opens it for writing moves it, and says so.
             is_none = getattr(refused, "sqlite_errorcode", 0) == _NO_DATABASE
@@ -255,7 +248,7 @@ class PluginHealth:
                 _unreadable.add(self._path)
                 print_once(str(database_error(self._path, refused)))
             return []
-        return [LoadFailure(*row) for row in rows]
+        return [msgspec.json.decode(row, type=LoadFailure) for (row,) in rows]
 
     def _config_digest(self) -> str:
         import hashlib  # a home without failures needs none
@@ -312,18 +305,16 @@ class PartHealth:
         known, now, key = self._known(), time.monotonic(), (plugin, template, name)
         if self._health and plugin in self._installed and now >= known.get(key, 0.0):
             known[key] = now + _REPEAT_SECONDS
-            cause = " ".join(why.split())  # a row of a table has one line
-            inserts = json.dumps({"name": name, "why": cause})
-            digest = files_digest(self._installed[plugin])
-            self._health.record_part(
-                LoadFailure(plugin, NOTED, "run", template, digest=digest, inserts=inserts)
+            digest, cause = files_digest(self._installed[plugin]), " ".join(why.split())  # a row has one line
+            failure = LoadFailure(
+                plugin, NOTED, "run", template, digest=digest, values={"name": name, "why": cause}
             )
+            self._health.replace_part(plugin, failure.part, failure)
 
     def worked(self, plugin: str, template: str, *, name: str = "") -> None:
         """Remove the failure of a part, if one is recorded."""
-        is_recorded = self._known().pop((plugin, template, name), None) is not None
-        if is_recorded and self._health:
-            self._health.clear_part(plugin, (template, name))
+        if self._known().pop((plugin, template, name), None) is not None and self._health:
+            self._health.replace_part(plugin, (template, name))
 
     def _known(self) -> dict[tuple[str, str, str], float]:
         if self._failed is None:

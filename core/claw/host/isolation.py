@@ -5,7 +5,6 @@ In-process code is trusted code (SECURITY.md); isolation protects the host from 
 
 import contextlib
 import io
-import json
 import os
 import signal
 import sys
@@ -188,7 +187,7 @@ def failure_of(plugin: str, stage: str, why: BaseException, kind: str = FAILED) 
         line = " ".join(describe_exception(why).split())  # a row of a table has one line
         return LoadFailure(plugin, kind, stage, line + (f" ({place})" if place else ""))
     cause, fix, values = why.parts
-    return LoadFailure(plugin, kind, stage, cause, fix, place=why.where, inserts=json.dumps(values))
+    return LoadFailure(plugin, kind, stage, cause, fix, place=why.where, values=values)
 
 
 def _keep_folder() -> contextlib.AbstractContextManager[None]:
