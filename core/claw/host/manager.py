@@ -19,7 +19,7 @@ import pluggy
 from claw import __version__, i18n
 from claw.config.loader import Config
 from claw.config.plugin_view import PluginConfig
-from claw.contracts.diagnostics import IDLE, INCOMPATIBLE, LOADED, QUARANTINED
+from claw.contracts.diagnostics import INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError, nearest
 from claw.contracts.prompt import PromptSection
 from claw.contracts.tool import Tool, ToolContext
@@ -75,7 +75,6 @@ class Host:
         self._manager.add_hookspecs(hookspecs)
         self._answers: dict[str, dict[str, list[Any]]] = {}  # plugin → hook → what it answered
         self._specified: dict[str, str] = {}  # hook that a plugin specifies → that plugin
-        self._answered: dict[str, dict[str, list[Any]]] = {}  # the same, of hooks that plugins specify
         self._views: dict[str, PluginConfig] = {}  # one for each plugin, whichever hook it is asked
         self._given_plugins = dict(plugins or {})
         self._lock = threading.RLock()
@@ -97,9 +96,8 @@ class Host:
         return self._specified
 
     def answers_to(self, hook: str) -> tuple[Contribution[Any], ...]:
-        """Return what plugins answered to a hook that a plugin specifies."""
-        answered = ((of, thing) for of, all_ in self._answered.items() for thing in all_.get(hook, ()))
-        return tuple(Contribution(of, thing) for of, thing in answered)
+        """Return what loaded plugins answered to a hook, in the order in which they were loaded."""
+        return tuple(Contribution(plugin, thing) for plugin, of, thing in self._things() if of == hook)
 
     def gather(self) -> Registry:
         """Load what the configuration uses, call the hooks, and freeze the contributions.
@@ -107,9 +105,7 @@ class Host:
         """
         self._ask(BUILTIN, lambda: import_module("claw.terminal"))
         for plugin in self._given_plugins:
-            self._states.setdefault(
-                plugin, PluginState(InstalledPlugin(plugin, plugin, plugin, __version__), LOADED, eager=True)
-            )
+            self._states.setdefault(plugin, PluginState(self._found(plugin), LOADED, eager=True))
             self._ask(plugin, partial(self._given_plugins.get, plugin))
         self._health.count_crashes({state.id: state.found for state in self.plugin_states})
         self._functions = function_ids()
@@ -121,7 +117,6 @@ class Host:
                 self._note(state.fault_line())
         for state, failed in zip(self.plugin_states, with_needs(self.plugin_states), strict=True):
             if failed is not state:
-                self._answers.pop(state.id, None)
                 self._drop(state.id, "find", _error_of(failed.why, failed.fix))
         for plugin in tuple(self._answers):
             self._ask_others_hooks(plugin)
@@ -131,7 +126,7 @@ class Host:
 
     def closables(self) -> tuple[Contribution[Any], ...]:
         """Everything here that may have a ``close``: contributions of plugins, and the plugins themselves."""
-        things = [Contribution(plugin, thing) for plugin, _, thing in self._things()]
+        things = [Contribution(plugin, thing) for plugin, hook, thing in self._things() if hook in HOOKS]
         modules = [Contribution(name, module) for name, module in self._manager.list_name_plugin() if module]
         return (*things, *modules)
 
@@ -187,23 +182,22 @@ class Host:
             self._manager.register(module, name=plugin)
             notes = hook_problems(module, self._specified) if isinstance(module, ModuleType) else []
             specified = dict.fromkeys(specified_by(module, self._specified), plugin)
-            view = self._views[plugin] = self._view(plugin).with_contributions(
-                partial(self._answers_for, plugin)
-            )
+            answers_for = partial(self._answers_for, plugin)
+            view = self._views[plugin] = self._view(plugin).with_contributions(answers_for)
             by_hook: dict[str, list[Any]] = {}
             for hook in self._hooks:
                 if (answers := self._asked(plugin, hook, view)) is not None:
                     by_hook[hook] = answers
                     self._bounded(plugin, partial(check_answers, hook, answers), self._timeouts.hook_seconds)
             notes += view.faults
-            check_manifest(self._states[plugin].found.manifest if plugin in self._states else None, by_hook)
+            check_manifest(self._found(plugin).manifest, by_hook)
         except BaseException as why:  # noqa: BLE001 - plugin code
             self._drop(plugin, stage, why)
             return False
         self._answers[plugin] = by_hook
         self._specified |= specified
-        manifest = self._states[plugin].found.manifest if self._manifest_names_tools(plugin) else None
-        lines = manifest.tools if manifest and "register_tools" in self._hooks else None
+        is_listed = "register_tools" in self._hooks and self._manifest_names_tools(plugin)
+        lines = self._found(plugin).declares.tools if is_listed else None
         notes += tool_problems(by_hook.get("register_tools", ()), lines)
         self.notes[plugin] = notes
         for note in self.notes[plugin]:
@@ -224,28 +218,25 @@ class Host:
 
     def _ask_others_hooks(self, plugin: str) -> bool:
         """Ask one loaded plugin the hooks that plugins specify; False when it was quarantined."""
-        view = self._views[plugin]
-        answered: dict[str, list[Any]] = {}
         try:
             for hook in self._specified:
-                if (answers := self._asked(plugin, hook, view)) is not None:
-                    answered[hook] = answers
+                if (answers := self._asked(plugin, hook, self._views[plugin])) is not None:
+                    self._answers[plugin][hook] = answers
         except BaseException as why:  # noqa: BLE001 - plugin code
-            self._answers.pop(plugin, None)
-            self._specified = {hook: of for hook, of in self._specified.items() if of != plugin}
             self._drop(plugin, "register", why)
             return False
-        self._answered[plugin] = answered
         return True
 
     def _answers_for(self, plugin: str, hook: str) -> tuple[tuple[str, Any], ...]:
         """Return the answers to a hook that ``plugin`` specifies, by plugin, in load order."""
         if self._specified.get(hook) != plugin:
             raise UsageError("plugin {id} does not define a hook {hook}", id=plugin, hook=hook)
-        return tuple((of, thing) for of, all_ in self._answered.items() for thing in all_.get(hook, ()))
+        return tuple((one.plugin, one.value) for one in self.answers_to(hook))
 
     def _drop(self, plugin: str, stage: str, why: BaseException) -> None:
-        """Take a plugin out again that failed while it was asked."""
+        """Quarantine a plugin that failed while it was asked, and forget what it answered."""
+        self._answers.pop(plugin, None)
+        self._specified = {hook: of for hook, of in self._specified.items() if of != plugin}
         if self._manager.has_plugin(plugin):
             self._manager.unregister(name=plugin)
         self._set_aside(plugin, "config" if isinstance(why, ConfigError) else stage, why)
@@ -255,17 +246,19 @@ class Host:
         self._set_aside(plugin, stage, _error_of(why, fix))
 
     def _set_aside(self, plugin: str, stage: str, why: BaseException) -> None:
-        known = self._states.get(plugin)
-        found = known.found if known else InstalledPlugin(plugin, plugin, plugin, __version__)
-        failure = failure_of(plugin, stage, why)
+        known, found, failure = self._states.get(plugin), self._found(plugin), failure_of(plugin, stage, why)
         show_traceback(why)
-        fix = failure.advice or failure_fix(found, failure)
-        required = bool(known and known.required)
+        fix, required = failure.advice or failure_fix(found, failure), bool(known and known.required)
         state = PluginState(found, QUARANTINED, failure.why, stage, fix, required=required)
         self._states[plugin] = state
         if plugin not in self._given_plugins and plugin != BUILTIN and stage != "find":
             self._health.record(replace(failure, digest=files_digest(found)))
         self._note(state.fault_line())
+
+    def _found(self, plugin: str) -> InstalledPlugin:
+        """Return the installed plugin, or one that stands for core or for an object that was handed in."""
+        known = self._states.get(plugin)
+        return known.found if known else InstalledPlugin(plugin, plugin, plugin, __version__)
 
     def _note(self, line: str) -> None:
         self.diagnostics.append(line)
@@ -281,8 +274,8 @@ class Host:
             elif hook == "register_tools" and not self._manifest_names_tools(plugin):
                 tools.append(replace(thing, plugin=plugin))
         for state in self.plugin_states:
-            if state.state in (LOADED, IDLE) and state.found.manifest:
-                tools += [self._lazy(state.id, line) for line in state.found.manifest.tools]
+            if state.is_usable:
+                tools += [self._lazy(state.id, line) for line in state.found.declares.tools]
         return Registry(
             channels=self._by_name("register_channels", lambda one: channel_key(one.name, account_of(one))),
             providers=self._by_name("register_providers"),
@@ -309,8 +302,7 @@ class Host:
 
     def ordered(self, hook: str) -> tuple[Contribution[Any], ...]:
         """Return what loaded plugins answered to a hook, in the order in which they are asked."""
-        answers = (Contribution(plugin, thing) for plugin, of, thing in self._things() if of == hook)
-        return in_order(answers, lambda plugin: self._ranks.get((plugin, hook), 0))
+        return in_order(self.answers_to(hook), lambda plugin: self._ranks.get((plugin, hook), 0))
 
     def on_demand(self, hook: str, *, at_start: bool = False) -> tuple[Contribution[Any], ...]:
         """Load every usable plugin that answers a hook of :data:`manifest.HOOKS` on demand; return the answers in order.
@@ -319,9 +311,8 @@ class Host:
         """
         wanted = [one for one in self.plugin_states if one.found.declares.config_checks or not at_start]
         for state in wanted:
-            manifest = state.found.manifest
-            usable = state.to_load.state in (LOADED, IDLE)
-            if usable and (not manifest or HOOKS[hook].kind in manifest.kinds):
+            has_kind = not state.found.manifest or HOOKS[hook].kind in state.found.declares.kinds
+            if state.to_load.is_usable and has_kind:
                 self._load(state.id)
         ids = {one.id for one in wanted}
         return tuple(one for one in self.ordered(hook) if one.plugin in ids or not at_start)
@@ -344,10 +335,9 @@ class Host:
         :raises ConfigError: the file names one that no loaded plugin provides.
         """
         answers, wanted = self.ordered(SLOTS[slot]), self._slots.get(slot, "")
+        if named := [one for one in answers if wanted in (one.plugin, one.value.name)]:
+            return named[0]
         if wanted:
-            for one in answers:
-                if wanted in (one.plugin, one.value.name):
-                    return one
             known = list(dict.fromkeys(name for one in answers for name in (one.value.name, one.plugin)))
             near, fix = nearest(wanted, known), "Install and enable the plugin, or remove the key"
             if known:
@@ -385,7 +375,7 @@ class Host:
     def _manifest_names_tools(self, plugin: str) -> bool:
         """Return true if it may offer only the tools of its manifest: it names some, or says that it has none. One of the
         kind tool that names none offers the tools of its settings."""
-        manifest = self._states[plugin].found.manifest if plugin in self._states else None
+        manifest = self._found(plugin).manifest
         return manifest is not None and (bool(manifest.tools) or "tool" not in manifest.kinds)
 
     def _lazy(self, plugin: str, line: ToolDeclaration, lacks: str = "") -> Tool:
