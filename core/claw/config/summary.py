@@ -19,15 +19,18 @@ ANY_ENDPOINT = "*"
 """In a manifest's ``providers``: the plugin serves every ``providers.NAME`` with a ``baseUrl`` that no other serves."""
 
 
+def read_table(name: str) -> Mapping[str, Any]:
+    """Read a data table of core: a JSON file below ``claw``."""
+    table: Mapping[str, Any] = json.loads((FilePath(__file__).parents[1] / name).read_bytes())
+    return table
+
+
 @cache
 def _hints() -> Mapping[str, Mapping[str, Any]]:
     """Read the table plugin id → its package (empty = not released) and what it brings, which ``docs/make.py`` generates
     from the manifests. It is the text of hints and decides nothing: an id in it gives a plugin no right.
     """
-    table: Mapping[str, Mapping[str, Any]] = json.loads(
-        FilePath(__file__).with_name("package_hints.json").read_bytes()
-    )
-    return table
+    return read_table("config/package_hints.json")
 
 
 def plugins_that_bring(kind: str) -> dict[str, str]:

@@ -1,72 +1,40 @@
 """The tool catalog: aliases, groups, profiles, patterns, and the names that are reserved for core tools.
 
-Pure tables and pure functions. Profiles, owner-only tools and sub-agent denials are those of the seed documents; the
-group members are those that other hosts agree on, so that a list written for one of them means the same here.
+Pure functions, and the tables of ``catalog.json``. Profiles, owner-only tools and sub-agent denials are those of the
+seed documents; the group members are those that other hosts agree on, so that a list written for one of them means the
+same here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-ALIASES = {"bash": "exec", "apply-patch": "apply_patch"}
+from claw.config.summary import read_table
 
-_RESERVED = (
-    "read write edit apply_patch ls grep find exec process web_search web_fetch memory_search memory_get sessions_list "
-    "sessions_history sessions_send sessions_spawn subagents session_status message cron gateway nodes browser canvas "
-    "agents_list image tts"
-)
-CORE_TOOLS = tuple(_RESERVED.split())
+_TABLES = read_table("policy/catalog.json")
+
+ALIASES: Mapping[str, str] = _TABLES["aliases"]
+CORE_TOOLS: tuple[str, ...] = tuple(_TABLES["coreTools"])
 """Reserved names of core tools, in the order of a request: a plugin of the release train may provide them, and any plugin
 to which ``tools.suppliers`` assigns one."""
-
-_GROUP_MEMBERS = {
-    "fs": "read write edit apply_patch",
-    "runtime": "exec process",
-    "web": "web_search web_fetch",
-    "memory": "memory_search memory_get",
-    "sessions": "sessions_list sessions_history sessions_send sessions_spawn subagents session_status",
-    "ui": "browser canvas",
-    "messaging": "message",
-    "automation": "cron gateway",
-    "nodes": "nodes",
-    "agents": "agents_list",
-    "media": "image tts",
-}
 PLUGINS_GROUP = "group:plugins"
-TOOL_GROUPS = {f"group:{name}": frozenset(members.split()) for name, members in _GROUP_MEMBERS.items()}
+TOOL_GROUPS = {f"group:{name}": frozenset(members) for name, members in _TABLES["groups"].items()}
 TOOL_GROUPS["group:openclaw"] = frozenset().union(
     *(members for name, members in TOOL_GROUPS.items() if name not in ("group:fs", "group:runtime"))
 )
 """Group → its core tools. ``group:plugins`` is not here: it depends on what is loaded."""
-
-_PROFILE_TOOLS = {
-    "minimal": "read write edit grep find ls",
-    "coding": "read write edit apply_patch grep find ls exec process web_search web_fetch",
-    "messaging": "read write message sessions_list sessions_send cron web_search",
-    "full": "*",
-}
-PROFILES = {profile: tuple(names.split()) for profile, names in _PROFILE_TOOLS.items()}
+PROFILES = {profile: tuple(names) for profile, names in _TABLES["profiles"].items()}
 """Profile → the tools that it allows. Any other name, such as ``default``, restricts nothing."""
-
-OWNER_ONLY = frozenset({"gateway", "cron", "nodes"})
-CHANNEL_DENY = {"voice": frozenset({"tts"})}
+OWNER_ONLY = frozenset(_TABLES["ownerOnly"])
+CHANNEL_DENY = {channel: frozenset(names) for channel, names in _TABLES["channelDeny"].items()}
 """Channel → exact names of tools that make no sense there."""
-
-SANDBOX_ALLOW = (
-    *("exec", "process", "read", "write", "edit", "apply_patch", "ls", "grep", "find"),
-    *("sessions_list", "sessions_history", "sessions_send", "sessions_spawn", "subagents", "session_status"),
-)
-SANDBOX_DENY = ("browser", "canvas", "nodes", "cron", "gateway")
+SANDBOX_ALLOW, SANDBOX_DENY = tuple(_TABLES["sandboxAllow"]), tuple(_TABLES["sandboxDeny"])
 """The lists of a sandbox without lists in the config; a tool named like a channel is denied there as well."""
-
-_SUBAGENT_DENY = ("gateway", "sessions_spawn")
-_DEEP_SUBAGENT_DENY = (*_SUBAGENT_DENY, "cron", "message")
 
 
 def subagent_denials(depth: int) -> tuple[str, ...]:
     """Return the tools that a sub-agent never gets by default; ``depth`` 0 is the main agent, 1 its child."""
-    if depth <= 0:
-        return ()
-    return _SUBAGENT_DENY if depth == 1 else _DEEP_SUBAGENT_DENY
+    denied = _TABLES["subagentDeny"] if depth > 0 else ()
+    return (*denied, *(_TABLES["deepSubagentDeny"] if depth > 1 else ()))
 
 
 @lru_cache(maxsize=4096)

@@ -48,9 +48,12 @@ def judge_runs(facts: Sequence[ToolFact], runs: Sequence[tuple[RunFacts, Sequenc
 
 def judge_tools(facts: Sequence[ToolFact], layers: Sequence[Layer], run: RunFacts) -> Judgement:
     """Rule on every tool: opening checks, nine layers, closing checks. The first denial of a tool is its ruling."""
-    rulings: dict[str, Ruling] = {}
-    conflicts: list[NameConflict] = []
-    kept = _name_owners(facts, [*_opted_in(facts, layers, rulings)], rulings, conflicts)
+    opened = {entry.word for layer in layers for entry in layer.opt_ins}
+    opted_in = [not fact.optional or bool(opt_in_words(fact) & opened) for fact in facts]
+    rulings = {fact.name: _NOT_OPTED_IN for fact, is_in in zip(facts, opted_in, strict=True) if not is_in}
+    kept, conflicts = _name_owners(facts, [at for at, is_in in enumerate(opted_in) if is_in])
+    for conflict in conflicts:
+        rulings.setdefault(conflict.fact.name, conflict.ruling)
     loaded = tuple(facts[at] for at in kept)
     matcher = ToolMatcher(loaded)
     allowed_names, denied = matcher.names, dict[str, Ruling]()
@@ -64,15 +67,7 @@ def judge_tools(facts: Sequence[ToolFact], layers: Sequence[Layer], run: RunFact
         rulings[fact.name] = ruling
         if ruling.allowed:
             positions.append(at)
-    return Judgement(
-        run=run,
-        facts=tuple(facts),
-        layers=tuple(layers),
-        rulings=rulings,
-        positions=tuple(positions),
-        loaded=loaded,
-        conflicts=tuple(conflicts),
-    )
+    return Judgement(run, tuple(facts), tuple(layers), rulings, tuple(positions), loaded, tuple(conflicts))
 
 
 def apply_layer(
@@ -157,39 +152,22 @@ def opt_in_words(fact: ToolFact) -> frozenset[str]:
     return frozenset(words if fact.plugin is None else {*words, PLUGINS_GROUP})
 
 
-def _opted_in(
-    facts: Sequence[ToolFact], layers: Sequence[Layer], rulings: dict[str, Ruling]
-) -> Iterable[int]:
-    opened = {entry.word for layer in layers for entry in layer.opt_ins}
-    for at, fact in enumerate(facts):
-        if not fact.optional or opt_in_words(fact) & opened:
-            yield at
-        else:
-            rulings.setdefault(fact.name, _NOT_OPTED_IN)
-
-
 def _name_owners(
-    facts: Sequence[ToolFact],
-    candidates: Sequence[int],
-    rulings: dict[str, Ruling],
-    conflicts: list[NameConflict],
-) -> list[int]:
-    """Return the positions of the tools that own their names. The first plugin to register a name owns it; names of
-    core tools are reserved."""
+    facts: Sequence[ToolFact], candidates: Sequence[int]
+) -> tuple[list[int], list[NameConflict]]:
+    """Return the positions of the tools that own their names, and the conflicts of the others. The first plugin to
+    register a name owns it; names of core tools are reserved."""
     core = {normalise_tool_name(facts[at].name): facts[at] for at in candidates if facts[at].plugin is None}
     taken: dict[str, ToolFact] = {}
-    kept = []
+    kept, conflicts = list[int](), list[NameConflict]()
     for at in candidates:
-        fact = facts[at]
-        name = normalise_tool_name(fact.name)
-        conflict = _conflict(fact, name, core, taken)
-        if conflict is None:
-            kept.append(at)
-            taken.setdefault(name, fact)
-        else:
+        name = normalise_tool_name(facts[at].name)
+        if conflict := _conflict(facts[at], name, core, taken):
             conflicts.append(conflict)
-            rulings.setdefault(fact.name, conflict.ruling)
-    return kept
+        else:
+            kept.append(at)
+            taken.setdefault(name, facts[at])
+    return kept, conflicts
 
 
 def _conflict(

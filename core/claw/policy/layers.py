@@ -154,25 +154,28 @@ def _lists(name: str, scope: ListScope) -> Layer:
 
 def _sandbox(sections: PolicySections) -> Layer:
     """Build the sandbox layer: the agent's list, else the global one, else the safe default. An empty list counts."""
-    allowing = next((scope for scope in sections.sandboxes if scope.allow is not None), None)
-    denying = next((scope for scope in sections.sandboxes if scope.deny is not None), None)
-    allow = allowing.entries("allow") if allowing else _builtin_entries(SANDBOX_ALLOW)
-    deny = denying.entries("deny") if denying else _builtin_entries((*SANDBOX_DENY, *sections.channels))
-    key, whose = (f"{allowing.key}.allow", allowing.owner_id) if allowing else ("", "")
-    opens = allowing.opt_ins if allowing else ()
-    return Layer("sandbox", key, whose, allow or None, deny, opens, strict=True)
+    allowing, denying = _first_with("allow", sections.sandboxes), _first_with("deny", sections.sandboxes)
+    allow = allowing.entries("allow") if allowing.key else _builtin_entries(SANDBOX_ALLOW)
+    own = (*SANDBOX_DENY, *sections.channels)
+    deny = denying.entries("deny") if denying.key else _builtin_entries(own)
+    key = f"{allowing.key}.allow" if allowing.key else ""
+    return Layer("sandbox", key, allowing.owner_id, allow or None, deny, allowing.opt_ins, strict=True)
 
 
 def _subagent(sections: PolicySections, depth: int) -> Layer:
     may_spawn = sections.may_spawn and depth < sections.spawn_cap
     own = [word for word in subagent_denials(depth) if not (may_spawn and word == "sessions_spawn")]
-    allowing = next((scope for scope in sections.subagents if scope.allow is not None), None)
-    allow = allowing.opt_ins if allowing and allowing.entries("allow") else ()
+    allowing = _first_with("allow", sections.subagents)
+    allow = allowing.opt_ins if allowing.entries("allow") else None
     denied = (entry for scope in sections.subagents for entry in scope.entries("deny"))
-    deny = (*_builtin_entries(own), *denied)
     opens = tuple(entry for scope in sections.subagents for entry in scope.opt_ins)
-    key, whose = (f"{allowing.key}.allow", allowing.owner_id) if allowing else ("", "")
-    return Layer("subagent", key, whose, allow or None, deny, opens, strict=True)
+    key, deny = f"{allowing.key}.allow" if allowing.key else "", (*_builtin_entries(own), *denied)
+    return Layer("subagent", key, allowing.owner_id, allow, deny, opens, strict=True)
+
+
+def _first_with(name: str, scopes: Iterable[ListScope]) -> ListScope:
+    """Return the first section that has a list of this name; one without a key and without lists if none has."""
+    return next((scope for scope in scopes if scope.lists[name] is not None), ListScope(""))
 
 
 def _builtin_entries(words: Iterable[str]) -> tuple[ListEntry, ...]:
