@@ -7,9 +7,10 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain
+from math import inf
 from typing import Any, TypeVar
 
 from claw.contracts.errors import PluginError
@@ -246,21 +247,17 @@ async def notify_observers(event: Event, plugins: PluginSet) -> None:
             await plugins.worker.call(one.value.on_event, event, seconds=seconds, who=one.plugin)
 
 
-@dataclass
-class _Rendered:
-    """The sections of one conversation as they were last rendered, valid while the facts are these."""
-
-    facts: PromptFacts
-    pieces: dict[tuple[str, str], tuple[float, RenderedSection]] = field(default_factory=dict)
+Pieces = dict[str, RenderedSection]
+"""The sections of one plugin as they were rendered, by name."""
 
 
 class SectionCache:
     """The sections of one set of plugins as they were last rendered, in the operator's order.
 
-    Core's own sections are rendered each time. Stable ones of plugins are rendered again when a fact changes, and after
-    ``timeouts.section_keep_seconds``: by then a change of what a plugin reads from a disk is seen. All sections of a
-    plugin that are due are rendered in one call to its thread. A plugin's section of the same name replaces one of core,
-    and core's own replaces that one when it fails.
+    All sections of a plugin are rendered in one call to its thread: for each turn, if one of them is volatile or adds to
+    the facts; else when a fact changed, and after ``timeouts.section_keep_seconds``, when a change of what a plugin reads
+    from a disk is seen. Core's own are rendered each time. A plugin's section of the same name replaces one of core, and
+    core's own replaces that one when it fails.
 
     :param positions: as :func:`claw.contracts.prompt.ordered_sections` has them, and ``disabled``.
     """
@@ -277,112 +274,108 @@ class SectionCache:
         self._substitutes = {one.name: own.pop(one.name) for one in others if one.name in own}
         self._plugins = dict.fromkeys(one.plugin for one in others)
         self._preparing = [one for one in others if one.prepare]
-        self._clock, self._kept = clock, dict[str, _Rendered]()
+        self._volatile = {one.plugin for one in others if not one.stable}
         self._order = cache(
             lambda mode: ordered_sections([*others, *own.values()], mode, positions, disabled)
         )
+        self._kept: dict[tuple[str, str], tuple[float, PromptFacts, Pieces]] = {}
+        self._clock = clock
 
     async def render(
         self, facts: PromptFacts, worker: PluginWorker, log: Log
     ) -> tuple[PromptFacts, tuple[RenderedSection, ...]]:
         """Return the facts with what sections add to them, such as the context files, and the text of each section."""
-        kept, last = self._kept_of(facts), ""
-        for section in self._preparing:
-            facts, kept = await self._ask(section.plugin, facts, kept, worker, section)
-            last = section.plugin
-            for line in facts.warnings:
-                log(str(line))
-            facts = replace(facts, warnings=()) if facts.warnings else facts
-        for plugin in self._plugins:
-            if plugin != last and self._due(plugin, facts, kept, worker):
-                await self._ask(plugin, facts, kept, worker)
-        session = _session_of(facts)
-        self._kept.pop(session, None)
-        self._kept[session] = kept
-        if len(self._kept) > _MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
-        return facts, tuple(self._pieces(facts, kept))
+        rendered: dict[str, Pieces] = {}
+        for plugin in (*(section.plugin for section in self._preparing), *self._plugins):
+            is_new = plugin in rendered
+            preparing = [one for one in self._preparing if one.plugin == plugin and not is_new]
+            pieces = None if preparing else self._valid(plugin, facts, worker, is_new)
+            if pieces is None:
+                facts, pieces = await self._ask(plugin, facts, worker, preparing)
+                for line in facts.warnings:
+                    log(str(line))
+                facts = replace(facts, warnings=()) if facts.warnings else facts
+            rendered[plugin] = pieces
+        return facts, tuple(self._pieces(facts, rendered))
 
-    def _pieces(self, facts: PromptFacts, kept: _Rendered) -> Iterator[RenderedSection]:
+    def _pieces(self, facts: PromptFacts, rendered: Mapping[str, Pieces]) -> Iterator[RenderedSection]:
         """Yield each section that has a text or failed; behind one that failed, core's own of that name."""
         for section, stable in self._order(facts.mode):
             if section.plugin == BUILTIN:
-                piece = render_section(section, kept.facts if section.stable else facts, stable)
+                piece = render_section(section, _lasting(facts) if section.stable else facts, stable)
             else:
-                piece = kept.pieces[section.plugin, section.name][1]
+                piece = rendered[section.plugin][section.name]
             if piece.text or piece.fault:
                 yield piece
             if piece.fault and (substitute := self._substitutes.get(section.name)):
                 yield render_section(substitute, facts, stable)
 
-    async def _ask(
-        self,
-        plugin: str,
-        facts: PromptFacts,
-        kept: _Rendered,
-        worker: PluginWorker,
-        preparing: PromptSection | None = None,
-    ) -> tuple[PromptFacts, _Rendered]:
-        """Render the sections of a plugin that are due, in one call to its thread; without an answer in time all fail.
+    def _valid(self, plugin: str, facts: PromptFacts, worker: PluginWorker, is_new: bool) -> Pieces | None:
+        """Return what is kept of a plugin's sections if it still holds for these facts.
 
-        :param preparing: a section that first adds to the facts.
+        :param is_new: they were rendered in this turn.
         """
+        at, known, pieces = self._kept.get((_session_of(facts), plugin), (-inf, None, {}))
+        is_old = (
+            plugin in self._volatile or self._clock.monotonic() - at >= worker.timeouts.section_keep_seconds
+        )
+        return pieces if known == _lasting(facts) and (is_new or not is_old) else None
 
-        async def ask() -> tuple[PromptFacts, _Rendered, list[RenderedSection]]:
-            more, failed = _prepared(preparing, facts) if preparing else (facts, None)
-            now_kept = self._kept_of(more) if preparing else kept
-            due, most = self._due(plugin, more, now_kept, worker), SECTION_CHARS + _own_words(more)
-            lasting = now_kept.facts
-            pieces = [
-                failed if failed and section is preparing
-                else await _render_one(section, stable, lasting if section.stable else more, most)
-                for section, stable in due
-            ]  # fmt: skip
-            return more, now_kept, pieces
+    async def _ask(
+        self, plugin: str, facts: PromptFacts, worker: PluginWorker, preparing: Sequence[PromptSection]
+    ) -> tuple[PromptFacts, Pieces]:
+        """Render the sections of a plugin, in one call to its thread; without an answer in time all of them fail.
+
+        :param preparing: the sections that first add to the facts.
+        """
+        own = [one for one in self._order(facts.mode) if one[0].plugin == plugin]
+
+        async def ask(facts: PromptFacts) -> tuple[PromptFacts, Pieces]:
+            failed: Pieces = {}
+            for section in preparing:
+                try:
+                    facts = _prepared(section, facts)
+                except Exception as why:  # noqa: BLE001 - plugin code
+                    failed[section.name] = _failed_section(section, section.stable, why)
+            lasting, most = _lasting(facts), SECTION_CHARS + _own_words(facts)
+            return facts, failed | {
+                section.name: await _render_one(section, stable, lasting if section.stable else facts, most)
+                for section, stable in own
+                if section.name not in failed
+            }
 
         try:
-            facts, kept, pieces = await worker.call(ask, seconds=worker.timeouts.section_seconds, who=plugin)
+            facts, pieces = await worker.call(ask, facts, seconds=worker.timeouts.section_seconds, who=plugin)
         except Exception as why:  # noqa: BLE001 - plugin code
-            due = self._due(plugin, facts, kept, worker)
-            pieces = [_failed_section(section, stable, why) for section, stable in due]
-        for piece in pieces:
-            kept.pieces[plugin, piece.section.name] = self._clock.monotonic(), piece
+            pieces = {section.name: _failed_section(section, stable, why) for section, stable in own}
+        for name, piece in pieces.items():
             if piece.fault:
-                worker.parts.failed(plugin, _SECTION, name=piece.section.name, why=piece.cause)
+                worker.parts.failed(plugin, _SECTION, name=name, why=piece.cause)
             else:
-                worker.parts.worked(plugin, _SECTION, name=piece.section.name)
-        return facts, kept
-
-    def _kept_of(self, facts: PromptFacts) -> _Rendered:
-        """Return what is kept of this conversation for these facts, of which those of the message do not count."""
-        of_message = facts.inbound_meta or facts.warnings
-        lasting = replace(facts, inbound_meta=None, warnings=()) if of_message else facts
-        kept = self._kept.get(_session_of(facts))
-        return kept if kept and kept.facts == lasting else _Rendered(lasting)
-
-    def _due(
-        self, plugin: str, facts: PromptFacts, kept: _Rendered, worker: PluginWorker
-    ) -> list[tuple[PromptSection, bool]]:
-        """Return the sections of a plugin that add to the facts, are volatile, new, or older than they are kept."""
-        oldest = self._clock.monotonic() - worker.timeouts.section_keep_seconds
-        times = {name: at for (of, name), (at, _) in kept.pieces.items() if of == plugin and at > oldest}
-        own = (one for one in self._order(facts.mode) if one[0].plugin == plugin)
-        return [one for one in own if one[0].prepare or not one[0].stable or one[0].name not in times]
-
-
-def _prepared(section: PromptSection, facts: PromptFacts) -> tuple[PromptFacts, RenderedSection | None]:
-    """Return the facts with what a section adds to them; when that fails, those facts and the failed section."""
-    try:
-        prepared = section.prepare(facts) if section.prepare else facts
-        if not isinstance(prepared, PromptFacts):
-            raise TypeError(f"prepare answered with {type(prepared).__name__}, not PromptFacts")
-    except Exception as why:  # noqa: BLE001 - plugin code
-        return facts, _failed_section(section, section.stable, why)
-    return prepared, None
+                worker.parts.worked(plugin, _SECTION, name=name)
+        key = _session_of(facts), plugin
+        self._kept.pop(key, None)
+        self._kept[key] = self._clock.monotonic(), _lasting(facts), pieces
+        if len(self._kept) > _MOST_KEPT * len(self._plugins):
+            del self._kept[next(iter(self._kept))]
+        return facts, pieces
 
 
 def _session_of(facts: PromptFacts) -> str:
     return facts.runtime.get("session", "")
+
+
+def _lasting(facts: PromptFacts) -> PromptFacts:
+    """Return the facts without those of the message."""
+    of_message = facts.inbound_meta or facts.warnings
+    return replace(facts, inbound_meta=None, warnings=()) if of_message else facts
+
+
+def _prepared(section: PromptSection, facts: PromptFacts) -> PromptFacts:
+    answer = section.prepare(facts) if section.prepare else facts
+    if not isinstance(answer, PromptFacts):
+        raise TypeError(f"prepare answered with {type(answer).__name__}, not PromptFacts")
+    return answer
 
 
 async def _render_one(section: PromptSection, stable: bool, facts: PromptFacts, most: int) -> RenderedSection:
