@@ -104,7 +104,10 @@ def decide_states(
     :param wrong: plugin id → the error in its own section against its ``configSchema``.
     """
     required = {plugin for plugin, entry in wanted.entries.items() if entry.get("required") is True}
-    states = [_state_of(one, wanted, providers_used, found, (wrong or {}).get(one.id)) for one in found]
+    usage = _Usage(found, wanted, providers_used)
+    states = [
+        _operators_state(one, wanted, (wrong or {}).get(one.id)) or usage.state_of(one) for one in found
+    ]
     absent = required - {one.id for one in found}
     for plugin in (one for one in wanted.entries if one in absent):
         fix = t("{install}, or remove plugins.entries.{id}", install=install_hint(plugin), id=plugin)
@@ -113,15 +116,10 @@ def decide_states(
     return tuple(with_needs([replace(one, required=one.id in required) for one in states]))
 
 
-def _state_of(
-    found: InstalledPlugin,
-    wanted: ConfigOutline,
-    used: Sequence[str],
-    all_found: Sequence[InstalledPlugin],
-    wrong: ConfigError | None,
-) -> PluginState:
-    """Return the state that the operator and its files give a plugin; one that would be used, with a wrong section of
-    its own, is quarantined."""
+def _operators_state(
+    found: InstalledPlugin, wanted: ConfigOutline, wrong: ConfigError | None
+) -> PluginState | None:
+    """Return the state that the operator or its own files give a plugin; None for one that may be used."""
     api, fault = found.declares.api, found.fault
     if wanted.entries.get(found.id, {}).get("enabled") is False:
         why = t("plugins.entries.{id}.enabled is false", id=found.id)
@@ -140,7 +138,7 @@ def _state_of(
         return PluginState(found, INCOMPATIBLE, why, "find", fix)
     if wrong:
         return PluginState(found, QUARANTINED, f"{wrong.where}: {wrong.problem}", "config", wrong.fix)
-    return _usage_state(found, wanted, used, all_found)
+    return None
 
 
 def with_failure(state: PluginState, failure: LoadFailure | None, now: float) -> PluginState:
@@ -176,66 +174,62 @@ def failure_fix(found: InstalledPlugin, failure: LoadFailure) -> str:
     return t(fix, distribution=found.distribution, id=found.id)
 
 
-def _usage_state(
-    found: InstalledPlugin, wanted: ConfigOutline, used: Sequence[str], all_found: Sequence[InstalledPlugin]
-) -> PluginState:
-    """Return the state by use: loaded if anything in the configuration uses it, else idle."""
-    manifest = found.manifest
-    if manifest is None:
-        why = t("it has no manifest, so it is imported at every start")
-        return PluginState(found, LOADED, why, eager=True)
-    channels = [name for name in manifest.channels if name in wanted.channels]
-    reasons = [t("channel {name} is configured", name=name) for name in channels]
-    served = _providers_served(manifest, used, wanted, all_found)
-    reasons += [t("a model of {name} is in use", name=name) for name in served]
-    if "sandbox" in manifest.kinds and wanted.sandboxed:
-        reasons.append(t("an agent runs in a sandbox"))
-    if manifest.loads_at_start:
-        reasons.append(t("it is used in every turn"))
-    if why := _dynamic_tools_reason(manifest, wanted, all_found):
-        reasons.append(why)
-    eager = bool(reasons)
-    if any(not tool.optional for tool in manifest.tools) or _opted_in(manifest, wanted):
-        reasons.append(t("it provides tools"))
-    if reasons:
-        return PluginState(found, LOADED, "; ".join(reasons), eager=eager)
-    return PluginState(found, IDLE, _why_idle(manifest), fix=_enable_fix(manifest))
+@dataclass(frozen=True)
+class _Usage:
+    """The state of plugins by use: loaded if anything in the configuration uses it, else idle."""
 
+    found: Sequence[InstalledPlugin]
+    wanted: ConfigOutline
+    providers_used: Sequence[str]
 
-def _providers_served(
-    manifest: Manifest, used: Sequence[str], wanted: ConfigOutline, all_found: Sequence[InstalledPlugin]
-) -> list[str]:
-    own = {line.name for line in manifest.providers}
-    served = [name for name in used if name in own]
-    if ANY_ENDPOINT in own:
-        others = {line.name for line in providers_of(all_found)}
-        served += [name for name in used if name not in others and name in wanted.providers]
-    return served
+    def state_of(self, plugin: InstalledPlugin) -> PluginState:
+        """Return the state of a plugin that may be used."""
+        manifest, wanted = plugin.manifest, self.wanted
+        if manifest is None:
+            why = t("it has no manifest, so it is imported at every start")
+            return PluginState(plugin, LOADED, why, eager=True)
+        channels = [name for name in manifest.channels if name in wanted.channels]
+        reasons = [t("channel {name} is configured", name=name) for name in channels]
+        reasons += [t("a model of {name} is in use", name=name) for name in self._providers_of(manifest)]
+        if "sandbox" in manifest.kinds and wanted.sandboxed:
+            reasons.append(t("an agent runs in a sandbox"))
+        if manifest.loads_at_start:
+            reasons.append(t("it is used in every turn"))
+        if why := self._why_dynamic(manifest):
+            reasons.append(why)
+        eager, names = bool(reasons), {PLUGINS_GROUP, manifest.id, *(tool.name for tool in manifest.tools)}
+        is_opted_in = bool(manifest.tools) and not names.isdisjoint(wanted.opt_ins)
+        if is_opted_in or any(not tool.optional for tool in manifest.tools):
+            reasons.append(t("it provides tools"))
+        if reasons:
+            return PluginState(plugin, LOADED, "; ".join(reasons), eager=eager)
+        return PluginState(plugin, IDLE, _why_idle(manifest), fix=_enable_fix(manifest))
 
+    def _providers_of(self, manifest: Manifest) -> list[str]:
+        """Return the providers in use that a plugin serves."""
+        own = {line.name for line in manifest.providers}
+        served = [name for name in self.providers_used if name in own]
+        if ANY_ENDPOINT in own:
+            others = {line.name for line in providers_of(self.found)}
+            free = (name for name in self.providers_used if name not in others)
+            served += [name for name in free if name in self.wanted.providers]
+        return served
 
-def _opted_in(manifest: Manifest, wanted: ConfigOutline) -> bool:
-    named = {"group:plugins", manifest.id, *(tool.name for tool in manifest.tools)}
-    return bool(manifest.tools) and not named.isdisjoint(wanted.opt_ins)
-
-
-def _dynamic_tools_reason(
-    manifest: Manifest, wanted: ConfigOutline, all_found: Sequence[InstalledPlugin]
-) -> str:
-    """Return the reason to load a plugin of kind tool that declares no tools, because they depend on its
-    settings or on other plugins: the file has settings for it, names it, or names a tool that no manifest
-    declares. Else empty.
-    """
-    if "tool" not in manifest.kinds or manifest.tools:
-        return ""
-    if chosen_by_file(manifest.id, wanted):
-        return t("it is configured")
-    if (manifest.config_schema or {}).get("required"):  # without settings it has no tools
-        return ""
-    declared = {line.name.lower() for one in all_found for line in one.declares.tools}
-    known = declared | {*CORE_TOOLS} | {one.id for one in all_found}
-    undeclared = (word for word in wanted.opt_ins - known if ":" not in word and not is_pattern(word))
-    word = min(undeclared, default="")
-    return t("an allow list includes {word}, which no manifest declares", word=word) if word else ""
+    def _why_dynamic(self, manifest: Manifest) -> str:
+        """Return the reason to load a plugin of kind tool that declares no tools, because they depend on its
+        settings or on other plugins: the file has settings for it, names it, or names a tool that no manifest
+        declares. Else empty.
+        """
+        if "tool" not in manifest.kinds or manifest.tools:
+            return ""
+        if chosen_by_file(manifest.id, self.wanted):
+            return t("it is configured")
+        if (manifest.config_schema or {}).get("required"):  # without settings it has no tools
+            return ""
+        declared = {line.name.lower() for one in self.found for line in one.declares.tools}
+        undeclared = self.wanted.opt_ins - declared - {*CORE_TOOLS} - {one.id for one in self.found}
+        word = min((word for word in undeclared if ":" not in word and not is_pattern(word)), default="")
+        return t("an allow list includes {word}, which no manifest declares", word=word) if word else ""
 
 
 def chosen_by_file(plugin: str, wanted: ConfigOutline) -> bool:
