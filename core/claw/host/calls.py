@@ -13,17 +13,12 @@ from itertools import chain
 from math import inf
 from typing import Any, TypeVar
 
+from claw.contracts import prompt
 from claw.contracts.errors import PluginError
 from claw.contracts.events import Event
 from claw.contracts.extensions import CallContext, Review, Reviewer, Statement
 from claw.contracts.messages import ApprovalRequest, Decision
-from claw.contracts.prompt import (
-    PromptFacts,
-    PromptSection,
-    RenderedSection,
-    ordered_sections,
-    render_section,
-)
+from claw.contracts.prompt import PromptFacts, PromptSection, RenderedSection, render_section
 from claw.contracts.provider import CallAccount
 from claw.contracts.tool import ToolResult
 from claw.contracts.transcript import ToolCall
@@ -276,7 +271,7 @@ class SectionCache:
         self._preparing = [one for one in others if one.prepare]
         self._volatile = {one.plugin for one in others if not one.stable}
         self._order = cache(
-            lambda mode: ordered_sections([*others, *own.values()], mode, positions, disabled)
+            lambda mode: prompt.ordered_sections([*others, *own.values()], mode, positions, disabled)
         )
         self._kept: dict[tuple[str, str], tuple[float, PromptFacts, Pieces]] = {}
         self._clock = clock

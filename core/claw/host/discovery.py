@@ -22,23 +22,10 @@ from claw.config.paths import Path as KeyPath, format_key, line_of
 from claw.config.source import ConfigSource, find_config, read_config, substitute_all, unreadable_home
 from claw.config.summary import ConfigOutline, PluginKeys, outline_config, schema_violations
 from claw.contracts.errors import ClawError, ConfigError, PluginError
+from claw.host import manifest, state
 from claw.host.health import PluginHealth
-from claw.host.manifest import (
-    FILE_NAME,
-    InstalledPlugin,
-    declared_channels,
-    installed_plugins as scan_uncached,
-    short_forms,
-)
-from claw.host.state import (
-    PluginState,
-    choose_default_model,
-    config_key_errors,
-    decide_states,
-    owned_models,
-    with_failure,
-    with_needs,
-)
+from claw.host.manifest import FILE_NAME, InstalledPlugin, declared_channels, short_forms
+from claw.host.state import PluginState, choose_default_model
 
 if TYPE_CHECKING:
     from claw.config.loader import Config, OwnersOf
@@ -103,17 +90,19 @@ def states_of(
     found = _with_integrity(found, home)
     wanted = outline_config(raw, short_forms(found))
     used = (*providers_used(wanted, found, environ, raw), *(model.partition("/")[0] for model in models))
-    states = decide_states(found, wanted, used, _section_errors(found, wanted, environ, file, lines or {}))
+    states = state.decide_states(
+        found, wanted, used, _section_errors(found, wanted, environ, file, lines or {})
+    )
     failures, now = PluginHealth(home / "plugins").failures(), time.time()
     if not failures:
         return states
-    return (*with_needs([with_failure(one, failures.get(one.id), now) for one in states]),)
+    return (*state.with_needs([state.with_failure(one, failures.get(one.id), now) for one in states]),)
 
 
 def plugin_keys(plugin_states: Sequence[PluginState]) -> PluginKeys:
     """Return what these plugins add to the config file."""
     found = [one.found for one in plugin_states]
-    return PluginKeys(owned_models(plugin_states), declared_channels(found), short_forms(found))
+    return PluginKeys(state.owned_models(plugin_states), declared_channels(found), short_forms(found))
 
 
 def owners_in(environ: Mapping[str, str]) -> "OwnersOf":
@@ -128,7 +117,9 @@ def owners_in(environ: Mapping[str, str]) -> "OwnersOf":
 
 def key_errors_in(config: "Config", environ: Mapping[str, str]) -> list[ConfigError]:
     """Return an error for each key of the file that no plugin of this home obeys (:func:`state.config_key_errors`)."""
-    return config_key_errors(config, states_of(installed_plugins(home_of(environ)), config.raw, environ))
+    return state.config_key_errors(
+        config, states_of(installed_plugins(home_of(environ)), config.raw, environ)
+    )
 
 
 def _with_integrity(found: Sequence[InstalledPlugin], home: Path) -> Sequence[InstalledPlugin]:
@@ -210,7 +201,7 @@ def installed_plugins(home: Path) -> tuple[InstalledPlugin, ...]:
         if (index := _decoded(place.read_bytes())).is_valid:
             return index.found
     folders = [_mark_of(folder) for folder in sys.path]
-    found = scan_uncached()
+    found = manifest.installed_plugins()
     manifests = [_mark_of(str(one.folder / FILE_NAME)) for one in found if one.folder]
     newest = max((time_ns for _, time_ns, _ in (*folders, *manifests)), default=0)
     if _is_in_use(home) and newest < time.time_ns() - MIN_AGE_NS:

@@ -23,25 +23,11 @@ from claw.contracts.diagnostics import INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError, nearest
 from claw.contracts.prompt import PromptSection
 from claw.contracts.tool import Tool, ToolContext
-from claw.host import hookspecs
+from claw.host import hookspecs, registry
 from claw.host.health import NOTED, PluginHealth, files_digest, show_traceback
 from claw.host.isolation import describe_exception, failure_of, function_ids, replaced_functions, run_bounded
 from claw.host.manifest import HOOKS, SLOTS, InstalledPlugin, ToolDeclaration, key_variables
-from claw.host.registry import (
-    BUILTIN,
-    Contribution,
-    HookRules,
-    Registry,
-    account_of,
-    answers_of,
-    channel_key,
-    check_answers,
-    check_manifest,
-    hook_problems,
-    in_order,
-    specified_by,
-    tool_problems,
-)
+from claw.host.registry import BUILTIN, Contribution, HookRules, Registry, account_of, channel_key
 from claw.host.state import PluginState, failure_fix, require_plugins, with_needs
 from claw.i18n import t
 
@@ -121,8 +107,8 @@ class Host:
         for plugin in tuple(self._answers):
             self._ask_others_hooks(plugin)
         require_plugins(self.plugin_states)
-        registry, self._is_built, self._functions = self._build_registry(), True, {}
-        return registry
+        built, self._is_built, self._functions = self._build_registry(), True, {}
+        return built
 
     def closables(self) -> tuple[Contribution[Any], ...]:
         """Everything here that may have a ``close``: contributions of plugins, and the plugins themselves."""
@@ -180,17 +166,18 @@ class Host:
             module = fetch()
             stage = "register"
             self._manager.register(module, name=plugin)
-            notes = hook_problems(module, self._specified) if isinstance(module, ModuleType) else []
-            specified = dict.fromkeys(specified_by(module, self._specified), plugin)
+            notes = registry.hook_problems(module, self._specified) if isinstance(module, ModuleType) else []
+            specified = dict.fromkeys(registry.specified_by(module, self._specified), plugin)
             answers_for = partial(self._answers_for, plugin)
             view = self._views[plugin] = self._view(plugin).with_contributions(answers_for)
             by_hook: dict[str, list[Any]] = {}
             for hook in self._hooks:
                 if (answers := self._asked(plugin, hook, view)) is not None:
                     by_hook[hook] = answers
-                    self._bounded(plugin, partial(check_answers, hook, answers), self._timeouts.hook_seconds)
+                    check = partial(registry.check_answers, hook, answers)
+                    self._bounded(plugin, check, self._timeouts.hook_seconds)
             notes += view.faults
-            check_manifest(self._found(plugin).manifest, by_hook)
+            registry.check_manifest(self._found(plugin).manifest, by_hook)
         except BaseException as why:  # noqa: BLE001 - plugin code
             self._drop(plugin, stage, why)
             return False
@@ -198,7 +185,7 @@ class Host:
         self._specified |= specified
         is_listed = "register_tools" in self._hooks and self._manifest_names_tools(plugin)
         lines = self._found(plugin).declares.tools if is_listed else None
-        notes += tool_problems(by_hook.get("register_tools", ()), lines)
+        notes += registry.tool_problems(by_hook.get("register_tools", ()), lines)
         self.notes[plugin] = notes
         for note in self.notes[plugin]:
             self._note(t("plugin {id}: {problem}", id=plugin, problem=note))
@@ -214,7 +201,7 @@ class Host:
         self._ranks[plugin, hook] = -1 if marks.tryfirst else 1 if marks.trylast else 0
         others = [one for name, one in self._manager.list_name_plugin() if name != plugin]
         caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
-        return self._bounded(plugin, partial(answers_of, caller, view), self._timeouts.hook_seconds)
+        return self._bounded(plugin, partial(registry.answers_of, caller, view), self._timeouts.hook_seconds)
 
     def _ask_others_hooks(self, plugin: str) -> bool:
         """Ask one loaded plugin the hooks that plugins specify; False when it was quarantined."""
@@ -302,7 +289,7 @@ class Host:
 
     def ordered(self, hook: str) -> tuple[Contribution[Any], ...]:
         """Return what loaded plugins answered to a hook, in the order in which they are asked."""
-        return in_order(self.answers_to(hook), lambda plugin: self._ranks.get((plugin, hook), 0))
+        return registry.in_order(self.answers_to(hook), lambda plugin: self._ranks.get((plugin, hook), 0))
 
     def on_demand(self, hook: str, *, at_start: bool = False) -> tuple[Contribution[Any], ...]:
         """Load every usable plugin that answers a hook of :data:`manifest.HOOKS` on demand; return the answers in order.

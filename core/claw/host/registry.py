@@ -15,18 +15,10 @@ from typing import Any, Generic, TypeVar, get_args
 import msgspec
 
 from claw.config.plugin_view import PluginConfig
+from claw.contracts import extensions
 from claw.contracts.channel import Channel, ConversationChange
 from claw.contracts.diagnostics import Diagnostic, Finding
 from claw.contracts.errors import ClawError, ConfigError, nearest
-from claw.contracts.extensions import (
-    Approver,
-    ContextEngine,
-    ModelSelector,
-    ProviderMiddleware,
-    SessionStore,
-    TurnLog,
-    position_of,
-)
 from claw.contracts.messages import Inbound
 from claw.contracts.prompt import PromptSection
 from claw.contracts.provider import Provider
@@ -59,7 +51,9 @@ def in_order(
     :param rank: of a plugin for this hook: -1 with ``tryfirst``, 1 with ``trylast``, else 0.
     """
     return tuple(
-        sorted(contributions, key=lambda one: (rank(one.plugin), position_of(one.value), one.plugin))
+        sorted(
+            contributions, key=lambda one: (rank(one.plugin), extensions.position_of(one.value), one.plugin)
+        )
     )
 
 
@@ -96,12 +90,12 @@ class Registry:
     reviewers: tuple[Contribution[Any], ...] = ()
     filters: tuple[Contribution[Any], ...] = ()
     observers: tuple[Contribution[Any], ...] = ()
-    middleware: tuple[Contribution[ProviderMiddleware], ...] = ()
-    selector: Contribution[ModelSelector] | None = None
-    engine: Contribution[ContextEngine] | None = None
-    approver: Contribution[Approver] | None = None
-    turn_log: Contribution[TurnLog] | None = None
-    store: Contribution[SessionStore] | None = None
+    middleware: tuple[Contribution[extensions.ProviderMiddleware], ...] = ()
+    selector: Contribution[extensions.ModelSelector] | None = None
+    engine: Contribution[extensions.ContextEngine] | None = None
+    approver: Contribution[extensions.Approver] | None = None
+    turn_log: Contribution[extensions.TurnLog] | None = None
+    store: Contribution[extensions.SessionStore] | None = None
     key_variables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     diagnostics: tuple[str, ...] = ()
     facts: tuple[ToolFact, ...] = ()
