@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from claw.config.paths import Path as KeyPath, values_at
 from claw.config.summary import (
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from claw.config.loader import Config
     from claw.config.summary import OwnedModels
+    from claw.contracts.tool import Tool
     from claw.policy.subjects import ToolFact
 
 IMPORT_SECONDS = 20.0
@@ -400,11 +401,11 @@ def declared_tools(
 
     :param suppliers: ``tools.suppliers`` of the file.
     """
-    # It imports the message types, which ``plugins list`` does not need.
+    # It imports the message types, which ``plugins list`` does not need. A line has each field that it reads of a tool.
     from claw.policy.subjects import tool_fact
 
     facts = [
-        tool_fact(line, one.id, suppliers, first_party=one.found.is_first_party)
+        tool_fact(cast("Tool", line), one.id, suppliers, first_party=one.found.is_first_party)
         for one in plugin_states
         if one.is_usable
         for line in one.found.declares.tools

@@ -190,27 +190,26 @@ def sections_for(config: "Config", run: RunFacts) -> PolicySections:
     agent_tools_key = agent.key_of("tools")
     # The key of a section that all agents share has no agent's index, so there is no id to show beside it.
     shared = "" if agent_tools_key.startswith("agents.defaults") else whose
-    sandboxes = [
+    sandboxes = (
         _scope(f"{agent_tools_key}.sandbox.tools", shared, _nested(agent_tools, "sandbox", "tools")),
         _scope(f"{agent.key_of('sandbox')}.tools", whose, agent.settings.sandbox.tools),
         _scope("tools.sandbox.tools", "", _nested(global_tools, "sandbox", "tools")),
-    ]
-    subagents = [
+    )
+    subagents = (
         _scope(f"{agent_tools_key}.subagents.tools", shared, _nested(agent_tools, "subagents", "tools")),
         _scope("tools.subagents.tools", "", _nested(global_tools, "subagents", "tools")),
-    ]
+    )
+    spawns = (_nested(one, "subagents", "tools", "allow_spawn") for one in (agent_tools, global_tools))
     return PolicySections(
         tools=_scope("tools", "", global_tools),
         agent=_scope(agent_tools_key, shared, agent_tools),
         tools_provider=_for_provider("tools", "", global_tools, run),
         agent_provider=_for_provider(agent_tools_key, shared, agent_tools, run),
         group=group_scope(config, run),
-        sandboxes=tuple(sandboxes),
-        subagents=tuple(subagents),
+        sandboxes=sandboxes,
+        subagents=subagents,
         channels=tuple(config.settings.channels),
-        may_spawn=any(
-            _nested(one, "subagents", "tools", "allow_spawn") for one in (agent_tools, global_tools)
-        ),
+        may_spawn=any(spawns),
         spawn_cap=agent.settings.subagents.max_spawn_depth,
         spawn_cap_key=f"{agent.key_of('subagents')}.maxSpawnDepth",
     )
@@ -235,8 +234,8 @@ def _for_provider(key: str, whose: str, lists: Any, run: RunFacts) -> ListScope:
     by_provider: dict[str, Any] = getattr(lists, "by_provider", None) or {}
     provider, model = run.provider.strip().lower(), run.model.strip().lower()
     written = {name.strip().lower(): name for name in reversed(by_provider)}
-    for wanted in (f"{provider}/{model}", provider):
-        if provider and wanted in written and not (wanted.endswith("/") and not model):
+    for wanted in (f"{provider}/{model}", provider) if model else (provider,):
+        if provider and wanted in written:
             name = written[wanted]
             return _scope(f"{key}.byProvider{_key_step(name)}", whose, by_provider[name])
     return ListScope(f"{key}.byProvider{_key_step(provider)}" if provider else "", whose)
@@ -278,9 +277,8 @@ def _group_key(raw: Mapping[str, Any], path: Sequence[str], name: str) -> tuple[
     head = ("channels", *path) if path[0] in held else tuple(path)
     groups = value_at(raw, (*head, "groups"))
     ids = [*map(id_of, groups)] if isinstance(groups, list) else []
-    if name in ids:
-        return format_key((*head, "groups", ids.index(name))), name
-    return format_key((*head, "groups", name)), ""
+    step, whose = (ids.index(name), name) if name in ids else (name, "")
+    return format_key((*head, "groups", step)), whose
 
 
 def sender_key(keys: Iterable[str], sender: Sender | None) -> str | None:
@@ -288,9 +286,8 @@ def sender_key(keys: Iterable[str], sender: Sender | None) -> str | None:
 
     A key without a prefix is an id. Case, outer blanks, and an @ before a username or a bare key are ignored.
     """
-    wanted = dict.fromkeys(("id", "e164", "username", "name"), "")
-    if sender is not None:
-        wanted = {kind: _normalise_person(getattr(sender, kind) or "") for kind in wanted}
+    kinds = ("id", "e164", "username", "name")
+    wanted = {kind: _normalise_person(getattr(sender, kind, None) or "") for kind in kinds}
     read: dict[tuple[str, str], str] = {}
     for key in keys:
         if key.strip() == "*":

@@ -3,31 +3,15 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from claw.contracts.messages import Sender
 from claw.contracts.tool_schema import schema_problem
 from claw.i18n import t
 from claw.policy.catalog import CORE_TOOLS, normalise_tool_name
 
-
-class ToolTexts(Protocol):
-    """The fields of a tool that policy reads, loaded or only declared in a manifest."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def description(self) -> str: ...
-
-    @property
-    def parameters(self) -> Mapping[str, Any]: ...
-
-    @property
-    def optional(self) -> bool: ...
-
-    @property
-    def owner_only(self) -> bool: ...
+if TYPE_CHECKING:
+    from claw.contracts.tool import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +42,7 @@ class ToolFact:
 
 
 def tool_fact(
-    tool: ToolTexts, plugin: str, suppliers: Mapping[str, str], *, first_party: bool = False, lacks: str = ""
+    tool: "Tool", plugin: str, suppliers: Mapping[str, str], *, first_party: bool = False, lacks: str = ""
 ) -> ToolFact:
     """Return the facts of a tool. One with a reserved name is a core tool if the operator assigned the name to its
     plugin, or to none and the plugin is of the release train.
@@ -68,7 +52,8 @@ def tool_fact(
     :param lacks: as in ``ToolFact``.
     """
     name = normalise_tool_name(tool.name)
-    handed = _assigned_to(name, suppliers)
+    chosen = (to for given, to in suppliers.items() if normalise_tool_name(given) == name)
+    handed = normalise_tool_name(next(chosen, ""))
     is_core = name in CORE_TOOLS and (normalise_tool_name(plugin) == handed if handed else first_party)
     spec = json.dumps(tool.parameters, default=dict, ensure_ascii=False, separators=(",", ":"))
     return ToolFact(
@@ -92,14 +77,6 @@ def withheld_line(fact: ToolFact) -> str:
         "tool {tool} of plugin {plugin} is withheld: model services do not accept its parameters: {why}"
     )
     return t(template, tool=fact.name, plugin=fact.supplier or "claw", why=fact.schema_problem)
-
-
-def _assigned_to(name: str, suppliers: Mapping[str, str]) -> str:
-    """Return the plugin that the operator chose for a tool, normalised; empty when none was chosen."""
-    chosen = (
-        normalise_tool_name(to) for given, to in suppliers.items() if normalise_tool_name(given) == name
-    )
-    return next(chosen, "")
 
 
 @dataclass(frozen=True, slots=True)
