@@ -3,12 +3,11 @@
 A reviewer that raises or hangs denies; a filter leaves the message as it was; an observer is only written down.
 """
 
-import asyncio
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from itertools import chain
 from math import inf
 from typing import Any, TypeVar
@@ -128,39 +127,14 @@ async def ask_approver(request: ApprovalRequest, plugins: PluginSet) -> Decision
         why_not = t("it needs approval, and no plugin in use asks for it (claw-approvals does)")
         return Decision("nobody", why_not)
     with _reported(approver, _APPROVER, plugins) as problems:
-        decision = await _call_unless_blocked(approver.value.ask, request, plugins.worker, approver.plugin)
+        ask, who = approver.value.ask, approver.plugin
+        decision = await plugins.worker.call(ask, request, seconds=None, who=who)
         if not isinstance(decision, Decision) or decision.verdict not in _DECISIONS:
             raise TypeError(f"ask answered with {decision!r:.200}, not a Decision")
         if decision.allowed or decision.reason:
             return decision
         return replace(decision, reason=t("the user was asked and did not allow it"))
     return Decision("deny", problems[0])
-
-
-async def _call_unless_blocked(
-    step: Callable[[T], Awaitable[Any]], value: T, worker: PluginWorker, who: str
-) -> Any:
-    """Await ``step(value)`` in the loop of plugin ``who``, for as long as that loop is not blocked.
-
-    :raises TimeoutError: it is blocked, and was abandoned. All other exceptions of the step pass through.
-    """
-
-    async def run() -> Any:
-        return await isolated(step(value))
-
-    seconds = worker.timeouts.review_seconds
-    find_loop = partial(worker.call, asyncio.get_running_loop, seconds=seconds, who=who)
-    future = asyncio.run_coroutine_threadsafe(run(), await find_loop())
-    ended = asyncio.wrap_future(future)
-    try:
-        while not (await asyncio.wait({ended}, timeout=seconds))[0]:
-            await find_loop()
-        return ended.result()
-    except asyncio.CancelledError:
-        future.cancel()
-        with contextlib.suppress(TimeoutError):
-            await find_loop()  # the step has seen its cancellation
-        raise
 
 
 def describe_malformed(call: ToolCall, plugins: PluginSet) -> str:

@@ -54,11 +54,12 @@ class PluginWorker:
         self._left_out_until: dict[str, float] = {}
 
     async def call(
-        self, step: Callable[..., Any | Awaitable[Any]], *values: Any, seconds: float, who: str = ""
+        self, step: Callable[..., Any | Awaitable[Any]], *values: Any, seconds: float | None, who: str = ""
     ) -> Any:
-        """Call ``step`` in the loop of plugin ``who``, sync or async, and wait at most ``seconds`` for its
-        answer.
+        """Call ``step`` in the loop of plugin ``who``, sync or async, and wait for its answer.
 
+        :param seconds: at most; None = as long as its loop is not blocked. A step that may take any time sees its
+            cancellation before the caller goes on.
         :param who: the plugin that is called; after ``Timeouts.max_timeouts`` late calls it is left out for a while.
         :raises TimeoutError: it did not answer; if it blocks its loop, that loop is abandoned.
         :raises ProcessExitRaised: it raised an exception that would end the process. All other exceptions pass through.
@@ -76,9 +77,12 @@ class PluginWorker:
                     task.cancel()
             return answer
 
-        job = _Job(call, loop)
+        job, limit = _Job(call, loop), self.timeouts.review_seconds if seconds is None else seconds
         try:  # no wait_for: in Python 3.11 it loses a cancellation that arrives together with the answer
             async with asyncio.timeout(seconds):
+                while seconds is None and not (await asyncio.wait({job.answer}, timeout=limit))[0]:
+                    if not await _is_responsive(loop, self.timeouts.worker_seconds):
+                        raise TimeoutError
                 return await job.answer
         except TimeoutError:
             if job.answer.done() and not job.answer.cancelled():
@@ -87,9 +91,11 @@ class PluginWorker:
             job.cancel()
             if not await _is_responsive(loop, self.timeouts.worker_seconds):
                 self._loops.pop(who, None)  # abandon the thread that the plugin blocks
-            raise TimeoutError(f"it did not answer within {seconds:g} s") from None
+            raise TimeoutError(f"it did not answer within {limit:g} s") from None
         except asyncio.CancelledError:
             job.cancel()
+            if seconds is None:
+                await asyncio.wait({job.answer}, timeout=self.timeouts.worker_seconds)
             raise
 
     def count_timeout(self, who: str) -> None:
