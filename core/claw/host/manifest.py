@@ -360,10 +360,8 @@ def installed_plugins() -> tuple[InstalledPlugin, ...]:
 
     seen: dict[str, InstalledPlugin] = {}
     twice: list[InstalledPlugin] = []
-    all_found = [
-        find_plugin(entry.name, entry.value, *_name_and_version(entry.dist))
-        for entry in entry_points(group=GROUP)
-    ]
+    entries = entry_points(group=GROUP)
+    all_found = [find_plugin(one.name, one.value, *_name_and_version(one.dist)) for one in entries]
     for one in sorted(all_found, key=lambda one: not one.is_first_party):
         if (first := seen.setdefault(one.id, one)).distribution != one.distribution:
             names = {"this": one.distribution, "first": first.distribution}
@@ -442,28 +440,26 @@ def find_plugin(plugin: str, package: str, distribution: str = "?", version: str
     train = release_train()
     ours = normalise_distribution(distribution) in train
     seen = InstalledPlugin(plugin, package, distribution, version, is_first_party=ours)
-    if not _ID.fullmatch(plugin):
-        return _faulty(
-            seen, "its id is not valid: use letters, digits, - and _, at most 64 characters", _TO_AUTHOR
-        )
-    if not ours and distribution != "?" and f"claw-{normalise_distribution(plugin)}" in train:
-        problem = "its id belongs to claw, and {distribution} is another package"
-        return _faulty(seen, problem, "uninstall it", distribution=distribution)
-    if ":" in package:
-        problem = "its entry point names {package}, and it must name a package alone"
-        return _faulty(seen, problem, _TO_AUTHOR, package=package)
     spec = PathFinder.find_spec(package.partition(".")[0])
-    if spec is None:
-        return _faulty(seen, "its package {package} is missing", "install it again", package=package)
-    where = list(spec.submodule_search_locations or ())
+    is_taken = not ours and distribution != "?" and f"claw-{normalise_distribution(plugin)}" in train
+    no_id = "its id is not valid: use letters, digits, - and _, at most 64 characters"
+    no_package = "its entry point names {package}, and it must name a package alone"
+    for is_wrong, problem, fix in (
+        (not _ID.fullmatch(plugin), no_id, _TO_AUTHOR),
+        (is_taken, "its id belongs to claw, and {distribution} is another package", "uninstall it"),
+        (":" in package, no_package, _TO_AUTHOR),
+        (spec is None, "its package {package} is missing", "install it again"),
+    ):
+        if is_wrong:
+            return _faulty(seen, problem, fix, package=package, distribution=distribution)
+    where = list(spec.submodule_search_locations or ()) if spec else []
     if not where:  # a single module: it has no folder that could hold a manifest
         return seen
     folder = Path(where[0]).joinpath(*package.split(".")[1:])
     seen = replace(seen, folder=folder)
     try:
-        return replace(
-            seen, manifest=parse_manifest((folder / FILE_NAME).read_text(encoding="utf-8"), plugin)
-        )
+        text = (folder / FILE_NAME).read_text(encoding="utf-8")
+        return replace(seen, manifest=parse_manifest(text, plugin))
     except FileNotFoundError:
         return seen
     except (OSError, UnicodeDecodeError) as why:
