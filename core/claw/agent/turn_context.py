@@ -135,7 +135,7 @@ class Runtime:
     def section_cache(self) -> SectionCache:
         """The rendered prompt sections of the conversations used last."""
         prompt = self.config.settings.prompt
-        return SectionCache(self.registry.sections, prompt.positions, prompt.disabled)
+        return SectionCache(self.plugins, prompt.positions, prompt.disabled)
 
     @cached_property
     def rulings(self) -> Callable[[RunFacts, tuple[str, ...]], Judgement]:
@@ -281,7 +281,7 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
         bool(asked),
     )
     facts = _prompt_facts(context, options.mode, override)
-    facts, pieces = await runtime.section_cache.render(facts, runtime.worker, runtime.log)  # the prompt
+    facts, pieces = await runtime.section_cache.render(facts)  # the prompt
     for piece in (one for one in pieces if one.fault):
         runtime.log(_left_out(piece))
     return replace(context, system=join_sections(pieces), rendered_sections=pieces, files=facts.context_files)

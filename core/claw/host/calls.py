@@ -233,11 +233,12 @@ class SectionCache:
 
     def __init__(
         self,
-        sections: Sequence[PromptSection],
+        plugins: PluginSet,
         positions: Mapping[str, float] | None = None,
         disabled: Collection[str] = (),
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        sections = plugins.registry.sections
         own = {section.name: section for section in sections if section.plugin == BUILTIN}
         others = [section for section in sections if section.plugin != BUILTIN]
         self._substitutes = {one.name: own.pop(one.name) for one in others if one.name in own}
@@ -248,21 +249,19 @@ class SectionCache:
             lambda mode: prompt.ordered_sections([*others, *own.values()], mode, positions, disabled)
         )
         self._kept: dict[tuple[str, str], tuple[float, PromptFacts, Pieces]] = {}
-        self._clock = clock
+        self._worker, self._log, self._clock = plugins.worker, plugins.log, clock
 
-    async def render(
-        self, facts: PromptFacts, worker: PluginWorker, log: Log
-    ) -> tuple[PromptFacts, tuple[RenderedSection, ...]]:
+    async def render(self, facts: PromptFacts) -> tuple[PromptFacts, tuple[RenderedSection, ...]]:
         """Return the facts with what sections add to them, such as the context files, and the text of each section."""
         rendered: dict[str, Pieces] = {}
         for plugin in (*(section.plugin for section in self._preparing), *self._plugins):
             is_new = plugin in rendered
             preparing = [one for one in self._preparing if one.plugin == plugin and not is_new]
-            pieces = None if preparing else self._valid(plugin, facts, worker, is_new)
+            pieces = None if preparing else self._valid(plugin, facts, is_new)
             if pieces is None:
-                facts, pieces = await self._ask(plugin, facts, worker, preparing)
+                facts, pieces = await self._ask(plugin, facts, preparing)
                 for line in facts.warnings:
-                    log(str(line))
+                    self._log(str(line))
                 facts = replace(facts, warnings=()) if facts.warnings else facts
             rendered[plugin] = pieces
         return facts, tuple(self._pieces(facts, rendered))
@@ -279,19 +278,20 @@ class SectionCache:
             if piece.fault and (substitute := self._substitutes.get(section.name)):
                 yield render_section(substitute, facts, stable)
 
-    def _valid(self, plugin: str, facts: PromptFacts, worker: PluginWorker, is_new: bool) -> Pieces | None:
+    def _valid(self, plugin: str, facts: PromptFacts, is_new: bool) -> Pieces | None:
         """Return what is kept of a plugin's sections if it still holds for these facts.
 
         :param is_new: they were rendered in this turn.
         """
         at, known, pieces = self._kept.get((_session_of(facts), plugin), (-inf, None, {}))
         is_old = (
-            plugin in self._volatile or self._clock.monotonic() - at >= worker.timeouts.section_keep_seconds
+            plugin in self._volatile
+            or self._clock.monotonic() - at >= self._worker.timeouts.section_keep_seconds
         )
         return pieces if known == _lasting(facts) and (is_new or not is_old) else None
 
     async def _ask(
-        self, plugin: str, facts: PromptFacts, worker: PluginWorker, preparing: Sequence[PromptSection]
+        self, plugin: str, facts: PromptFacts, preparing: Sequence[PromptSection]
     ) -> tuple[PromptFacts, Pieces]:
         """Render the sections of a plugin, in one call to its thread; without an answer in time all of them fail.
 
@@ -313,15 +313,16 @@ class SectionCache:
                 if section.name not in failed
             }
 
+        seconds, parts = self._worker.timeouts.section_seconds, self._worker.parts
         try:
-            facts, pieces = await worker.call(ask, facts, seconds=worker.timeouts.section_seconds, who=plugin)
+            facts, pieces = await self._worker.call(ask, facts, seconds=seconds, who=plugin)
         except Exception as why:  # noqa: BLE001 - plugin code
             pieces = {section.name: _failed_section(section, stable, why) for section, stable in own}
         for name, piece in pieces.items():
             if piece.fault:
-                worker.parts.failed(plugin, _SECTION, name=name, why=piece.cause)
+                parts.failed(plugin, _SECTION, name=name, why=piece.cause)
             else:
-                worker.parts.worked(plugin, _SECTION, name=name)
+                parts.worked(plugin, _SECTION, name=name)
         key = _session_of(facts), plugin
         self._kept.pop(key, None)
         self._kept[key] = self._clock.monotonic(), _lasting(facts), pieces

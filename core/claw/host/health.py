@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import FrameType
@@ -205,9 +206,9 @@ class PluginHealth:
         kept, now, run = [one for one in self._of(plugin) if one.part != part], self._now(), os.getpid()
         self._store(plugin, [*kept, *(replace(one, at=now, run=run) for one in failures)])
 
-    def failed_parts(self) -> frozenset[tuple[str, str, str]]:
-        """Return plugin, template and name of each failure in turns that is recorded."""
-        return frozenset((one.plugin, *one.part) for one in self._read() if any(one.part))
+    def failed_parts(self) -> Iterator[tuple[str, str, str]]:
+        """Yield plugin, template and name of each failure in turns that is recorded."""
+        return ((one.plugin, *one.part) for one in self._read() if any(one.part))
 
     def reset(self, plugin: str) -> None:
         """Remove the records of a plugin, because the operator says so."""
@@ -241,6 +242,7 @@ class PluginHealth:
         try:
             with closing(sqlite3.connect(place, uri=True, timeout=seconds)) as connection:
                 rows = connection.execute("SELECT failure FROM plugin_failures").fetchall()
+                return [msgspec.json.decode(row, type=LoadFailure) for (row,) in rows]
         except (sqlite3.Error, ValueError) as refused:
             # A file that is no database holds no record; who opens it for writing moves it, and says so.
             is_none = getattr(refused, "sqlite_errorcode", 0) == _NO_DATABASE
@@ -248,7 +250,6 @@ class PluginHealth:
                 _unreadable.add(self._path)
                 print_once(str(database_error(self._path, refused)))
             return []
-        return [msgspec.json.decode(row, type=LoadFailure) for (row,) in rows]
 
     def _config_digest(self) -> str:
         import hashlib  # a home without failures needs none
@@ -294,7 +295,11 @@ class PartHealth:
         self, health: PluginHealth | None = None, installed: "Sequence[InstalledPlugin]" = ()
     ) -> None:
         self._health, self._installed = health, {one.id: one for one in installed}
-        self._failed: dict[tuple[str, str, str], float] | None = None
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, str, str], float]:
+        """The parts that failed in turns, each with the time from which it is recorded again."""
+        return dict.fromkeys(self._health.failed_parts() if self._health else (), 0.0)
 
     def failed(self, plugin: str, template: str, *, name: str, why: str) -> None:
         """Record a failure.
@@ -302,7 +307,7 @@ class PartHealth:
         :param template: of the problem, in English; the part is known by it and by ``name``.
         :param name: of the section, the method or the event that failed.
         """
-        known, now, key = self._known(), time.monotonic(), (plugin, template, name)
+        known, now, key = self._known, time.monotonic(), (plugin, template, name)
         if self._health and plugin in self._installed and now >= known.get(key, 0.0):
             known[key] = now + _REPEAT_SECONDS
             digest, cause = files_digest(self._installed[plugin]), " ".join(why.split())  # a row has one line
@@ -313,13 +318,8 @@ class PartHealth:
 
     def worked(self, plugin: str, template: str, *, name: str = "") -> None:
         """Remove the failure of a part, if one is recorded."""
-        if self._known().pop((plugin, template, name), None) is not None and self._health:
+        if self._known.pop((plugin, template, name), None) is not None and self._health:
             self._health.replace_part(plugin, (template, name))
-
-    def _known(self) -> dict[tuple[str, str, str], float]:
-        if self._failed is None:
-            self._failed = dict.fromkeys(self._health.failed_parts() if self._health else (), 0.0)
-        return self._failed
 
 
 def _lasting(rows: list[LoadFailure]) -> list[LoadFailure]:

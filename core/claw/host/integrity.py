@@ -62,30 +62,23 @@ def quarantine_changed(found: Sequence[InstalledPlugin], home: Path) -> tuple[In
     A file with the size and times of the last check is not read again; ``record_damages`` reads all files.
     """
     checked, seen = home / LAYERS_FOLDER / CHECKED_FILE, {}
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, TypeError):
         seen = dict(json.loads(checked.read_bytes()))
-    wanted, fresh = expected_hashes(home), dict[str, Any]()
-    judged = [one if one.fault else _judged(one, wanted, seen, fresh) for one in found]
+    expected, fresh, judged = expected_hashes(home), dict[str, Any](), list[InstalledPlugin]()
+    problem = "{file} was changed after it was installed: {why}"
+    fix = "claw plugins sync restores what was installed; claw plugins lock --accept accepts the change"
+    for one in found:
+        name, record = normalise_distribution(one.distribution), None if one.fault else find_record(one)
+        damage = None
+        if record and name in expected.records:
+            damage = next(record_damages(name, record, expected, seen, fresh), None)
+        names = {"file": damage.file, "why": damage.reason} if damage else {}
+        fault = PluginError(one.id, "integrity", problem, fix, **names) if damage else one.fault
+        judged.append(replace(one, fault=fault))
     if fresh:
         files.make_folder(checked.parent)
         files.replace_file(checked, json.dumps(seen | fresh).encode())
     return tuple(judged)
-
-
-def _judged(
-    found: InstalledPlugin, expected: ExpectedHashes, seen: Mapping[str, Any], fresh: dict[str, Any]
-) -> InstalledPlugin:
-    """Return the plugin, with a fault if one of its files was changed."""
-    name, record = normalise_distribution(found.distribution), find_record(found)
-    if record is None or name not in expected.records:
-        return found
-    damage = next(record_damages(name, record, expected, seen, fresh), None)
-    if damage is None:
-        return found
-    problem = "{file} was changed after it was installed: {why}"
-    fix = "claw plugins sync restores what was installed; claw plugins lock --accept accepts the change"
-    fault = PluginError(found.id, "integrity", problem, fix, file=damage.file, why=damage.reason)
-    return replace(found, fault=fault)
 
 
 def expected_hashes(home: Path) -> ExpectedHashes:

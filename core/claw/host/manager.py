@@ -6,7 +6,7 @@ quarantined and the others go on. With ``plugins.entries.ID.required: true`` the
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -32,6 +32,8 @@ from claw.host.state import PluginState, failure_fix, require_plugins, with_need
 from claw.i18n import t
 
 T = TypeVar("T")
+
+_INSTALL_OR_REMOVE = "Install and enable the plugin, or remove the key"
 
 
 class Host:
@@ -60,7 +62,7 @@ class Host:
         self._manager = pluggy.PluginManager("claw")
         self._manager.add_hookspecs(hookspecs)
         self._answers: dict[str, dict[str, list[Any]]] = {}  # plugin → hook → what it answered
-        self._specified: dict[str, str] = {}  # hook that a plugin specifies → that plugin
+        self.specified: dict[str, str] = {}  # hook that a plugin specifies → that plugin
         self._views: dict[str, PluginConfig] = {}  # one for each plugin, whichever hook it is asked
         self._given_plugins = dict(plugins or {})
         self._lock = threading.RLock()
@@ -75,11 +77,6 @@ class Host:
     def plugin_states(self) -> tuple[PluginState, ...]:
         """The state of every plugin, in order of id."""
         return tuple(sorted(self._states.values(), key=lambda state: state.id))
-
-    @property
-    def specified(self) -> Mapping[str, str]:
-        """The hooks that plugins specify: hook → plugin."""
-        return self._specified
 
     def answers_to(self, hook: str) -> tuple[Contribution[Any], ...]:
         """Return what loaded plugins answered to a hook, in the order in which they were loaded."""
@@ -103,7 +100,9 @@ class Host:
                 self._note(state.fault_line())
         for state, failed in zip(self.plugin_states, with_needs(self.plugin_states), strict=True):
             if failed is not state:
-                self._drop(state.id, "find", _error_of(failed.why, failed.fix))
+                self._drop(
+                    state.id, "find", ClawError("{why}", fix="{advice}", why=failed.why, advice=failed.fix)
+                )
         for plugin in tuple(self._answers):
             self._ask_others_hooks(plugin)
         require_plugins(self.plugin_states)
@@ -166,8 +165,8 @@ class Host:
             module = fetch()
             stage = "register"
             self._manager.register(module, name=plugin)
-            notes = registry.hook_problems(module, self._specified) if isinstance(module, ModuleType) else []
-            specified = dict.fromkeys(registry.specified_by(module, self._specified), plugin)
+            notes = registry.hook_problems(module, self.specified) if isinstance(module, ModuleType) else []
+            specified = dict.fromkeys(registry.specified_by(module, self.specified), plugin)
             answers_for = partial(self._answers_for, plugin)
             view = self._views[plugin] = self._view(plugin).with_contributions(answers_for)
             by_hook: dict[str, list[Any]] = {}
@@ -182,7 +181,7 @@ class Host:
             self._drop(plugin, stage, why)
             return False
         self._answers[plugin] = by_hook
-        self._specified |= specified
+        self.specified |= specified
         is_listed = "register_tools" in self._hooks and self._manifest_names_tools(plugin)
         lines = self._found(plugin).declares.tools if is_listed else None
         notes += registry.tool_problems(by_hook.get("register_tools", ()), lines)
@@ -206,7 +205,7 @@ class Host:
     def _ask_others_hooks(self, plugin: str) -> bool:
         """Ask one loaded plugin the hooks that plugins specify; False when it was quarantined."""
         try:
-            for hook in self._specified:
+            for hook in self.specified:
                 if (answers := self._asked(plugin, hook, self._views[plugin])) is not None:
                     self._answers[plugin][hook] = answers
         except BaseException as why:  # noqa: BLE001 - plugin code
@@ -216,21 +215,21 @@ class Host:
 
     def _answers_for(self, plugin: str, hook: str) -> tuple[tuple[str, Any], ...]:
         """Return the answers to a hook that ``plugin`` specifies, by plugin, in load order."""
-        if self._specified.get(hook) != plugin:
+        if self.specified.get(hook) != plugin:
             raise UsageError("plugin {id} does not define a hook {hook}", id=plugin, hook=hook)
         return tuple((one.plugin, one.value) for one in self.answers_to(hook))
 
     def _drop(self, plugin: str, stage: str, why: BaseException) -> None:
         """Quarantine a plugin that failed while it was asked, and forget what it answered."""
         self._answers.pop(plugin, None)
-        self._specified = {hook: of for hook, of in self._specified.items() if of != plugin}
+        self.specified = {hook: of for hook, of in self.specified.items() if of != plugin}
         if self._manager.has_plugin(plugin):
             self._manager.unregister(name=plugin)
         self._set_aside(plugin, "config" if isinstance(why, ConfigError) else stage, why)
 
     def quarantine(self, plugin: str, stage: str, why: str, fix: str = "") -> None:
-        """Quarantine a plugin that failed while it ran."""
-        self._set_aside(plugin, stage, _error_of(why, fix))
+        """Quarantine a plugin that failed while it ran; the texts are no templates."""
+        self._set_aside(plugin, stage, ClawError("{why}", fix=fix and "{advice}", why=why, advice=fix))
 
     def _set_aside(self, plugin: str, stage: str, why: BaseException) -> None:
         known, found, failure = self._states.get(plugin), self._found(plugin), failure_of(plugin, stage, why)
@@ -326,15 +325,11 @@ class Host:
             return named[0]
         if wanted:
             known = list(dict.fromkeys(name for one in answers for name in (one.value.name, one.plugin)))
-            near, fix = nearest(wanted, known), "Install and enable the plugin, or remove the key"
-            if known:
-                fix = "Install and enable the plugin, or choose one of: {known}"
-            raise ConfigError(
-                f"plugins.slots.{slot}",
-                "no active plugin provides {name} for this slot",
-                "Did you mean {near}?" if near else fix,
-                name=wanted, near=near, known=", ".join(known),
-            )  # fmt: skip
+            near, key = nearest(wanted, known), f"plugins.slots.{slot}"
+            choose, remove = "Install and enable the plugin, or choose one of: {known}", _INSTALL_OR_REMOVE
+            fix = "Did you mean {near}?" if near else choose if known else remove
+            problem = "no active plugin provides {name} for this slot"
+            raise ConfigError(key, problem, fix, name=wanted, near=near, known=", ".join(known))
         own = {state.id for state in self.plugin_states if state.found.is_standard}
         used = min(answers, key=lambda one: one.plugin not in own, default=None)
         if used and len(answers) > 1 and not self._is_built:
@@ -384,15 +379,8 @@ class Host:
         """
         if not self._load(plugin):
             raise PluginError(plugin, *self._states[plugin].fault_parts())
-        for tool in self._answers[plugin].get("register_tools", ()):
-            if tool.name == name:
-                return tool  # type: ignore[no-any-return]
-        raise PluginError(
-            plugin, "run", "its manifest lists the tool {tool}, which its code does not provide",
-            "its author must rebuild the manifest", tool=name,
-        )  # fmt: skip
-
-
-def _error_of(why: str, fix: str) -> ClawError:
-    """Return an error with texts that are no templates."""
-    return ClawError("{why}", fix=fix.replace("{", "{{").replace("}", "}}"), why=why)
+        tools: Iterable[Tool] = self._answers[plugin].get("register_tools", ())
+        if found := next((tool for tool in tools if tool.name == name), None):
+            return found
+        problem = "its manifest lists the tool {tool}, which its code does not provide"
+        raise PluginError(plugin, "run", problem, "its author must rebuild the manifest", tool=name)
