@@ -144,28 +144,26 @@ def run_bounded(
 @contextlib.contextmanager
 def reserved_stdout() -> Iterator[TextIO]:
     """Reserve stdout for claw: discard what plugins, or programs they start, print meanwhile."""
-    real = sys.stdout
+    real = own = sys.stdout
+    with contextlib.ExitStack() as restored:
+        if _is_descriptor(real, 1):  # else an object replaced it, which no child process can inherit
+            real.flush()
+            kept, null = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+            restored.callback(os.close, kept)
+            restored.callback(os.dup2, kept, 1)
+            os.dup2(null, 1)
+            os.close(null)
+            text = os.fdopen(kept, "w", encoding=real.encoding, errors=real.errors, closefd=False)
+            own = restored.enter_context(text)
+        restored.enter_context(contextlib.redirect_stdout(DiscardedOutput()))
+        yield own
+
+
+def _is_descriptor(stream: TextIO, number: int) -> bool:
     try:
-        ours = real.fileno() == 1
+        return stream.fileno() == number
     except (OSError, ValueError):
-        ours = False
-    if not ours:  # stdout was replaced by an object that no child process can inherit
-        with contextlib.redirect_stdout(DiscardedOutput()):
-            yield real
-        return
-    real.flush()
-    kept, null = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.close(null)
-    try:
-        with (
-            os.fdopen(kept, "w", encoding=real.encoding, errors=real.errors, closefd=False) as own,
-            contextlib.redirect_stdout(DiscardedOutput()),
-        ):
-            yield own
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        return False
 
 
 def describe_exception(why: BaseException) -> str:
