@@ -47,6 +47,12 @@ def test_what_one_process_records_another_reads(folder):
     assert read.run == os.getpid()
 
 
+def test_a_cause_with_a_lone_surrogate_is_recorded(folder):
+    PluginHealth(folder).record(replace(BOOM, cause="no file \udcff"))
+
+    assert PluginHealth(folder).failures()["boom"].cause == "no file \ufffd"
+
+
 def test_a_home_without_failures_stays_as_it_is(folder):
     health = PluginHealth(folder)
 

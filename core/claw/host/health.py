@@ -217,9 +217,11 @@ class PluginHealth:
     def _store(self, plugin: str, rows: list[LoadFailure]) -> None:
         if [replace(one, at=0.0) for one in rows] == [replace(one, at=0.0) for one in self._of(plugin)]:
             return
+        from claw.contracts.text import to_json  # most commands only read
+
         delete = "DELETE FROM plugin_failures WHERE plugin = ?", (plugin,)
         insert = "INSERT INTO plugin_failures VALUES (?, ?)"
-        added = [(insert, (plugin, msgspec.json.encode(replace(one, others=())))) for one in rows]
+        added = [(insert, (plugin, to_json(replace(one, others=()))[1])) for one in rows]
         if self._write(delete, *added) and rows:
             self._recorded = (self._recorded or set()) | {plugin}
 
