@@ -10,14 +10,9 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from claw.config import summary
 from claw.config.paths import Path as KeyPath, values_at
-from claw.config.summary import (
-    ANY_ENDPOINT,
-    ConfigOutline,
-    asks_for_nothing,
-    install_hint,
-    plugins_that_bring,
-)
+from claw.config.summary import ANY_ENDPOINT, ConfigOutline, install_hint
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ConfigError, PluginError
 from claw.host.health import FAILED, NOTED, LoadFailure
@@ -333,13 +328,12 @@ def config_key_errors(config: "Config", plugin_states: Sequence[PluginState]) ->
         for key in one.found.declares.config_keys:
             owners.setdefault(key, []).append(one)
     errors = []
-    for key in dict.fromkeys((*owners, *plugins_that_bring("configKeys"))):
+    for key in dict.fromkeys((*owners, *summary.plugins_that_bring("configKeys"))):
         there = owners.get(key, [])
         if not any(one.is_usable or (one.found.channels and one.state == QUARANTINED) for one in there):
             values = values_at(config.layout.tree, key)
-            errors += [
-                _ownerless(config, path, there) for path, value in values if not asks_for_nothing(value)
-            ]
+            asking = (path for path, value in values if not summary.asks_for_nothing(value))
+            errors += [_ownerless(config, path, there) for path in asking]
     return sorted(errors, key=lambda error: error.line or 0)
 
 
