@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
@@ -181,17 +181,11 @@ def check_answers(hook: str, things: Sequence[Any]) -> None:
         _check_chat_commands(things)
     if hook == "register_provider_middleware":
         for thing in things:
-            check_wrapped(thing.wrap(_PlainProvider()))
+            check_wrapped(thing.wrap(_PLAIN_PROVIDER))
 
 
-class _PlainProvider:
-    """A provider with the members that each one has and no other, to try a middleware with."""
-
-    name = "plain"
-
-    async def stream(self, request: object) -> None: ...
-
-    context_tokens = credentials = stream
+_PLAIN_PROVIDER = SimpleNamespace(name="plain", stream=iter, context_tokens=len, credentials=list)
+"""An object with the members that each provider has and no other, to try a middleware with."""
 
 
 def check_wrapped(provider: object) -> None:
