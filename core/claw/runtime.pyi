@@ -240,8 +240,6 @@ from claw.host.manager import (
     Host as Host,
 )
 from claw.host.manifest import (
-    HOOKS as HOOKS,
-    SLOTS as SLOTS,
     ChannelDeclaration as ChannelDeclaration,
     InstalledPlugin as InstalledPlugin,
     Manifest as Manifest,
@@ -264,6 +262,8 @@ from claw.host.overlay import (
 )
 from claw.host.registry import (
     BUILTIN as BUILTIN,
+    HOOKS as HOOKS,
+    SLOTS as SLOTS,
     Contribution as Contribution,
     HookRules as HookRules,
     account_of as account_of,

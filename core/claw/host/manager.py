@@ -26,8 +26,8 @@ from claw.contracts.tool import Tool, ToolContext
 from claw.host import hookspecs, registry
 from claw.host.health import NOTED, PluginHealth, files_digest, show_traceback
 from claw.host.isolation import describe_exception, failure_of, function_ids, replaced_functions, run_bounded
-from claw.host.manifest import HOOKS, SLOTS, InstalledPlugin, ToolDeclaration, key_variables
-from claw.host.registry import BUILTIN, Contribution, HookRules, Registry, account_of, channel_key
+from claw.host.manifest import InstalledPlugin, ToolDeclaration, key_variables
+from claw.host.registry import BUILTIN, HOOKS, SLOTS, Contribution, HookRules, Registry
 from claw.host.state import PluginState, failure_fix, require_plugins, with_needs
 from claw.i18n import t
 
@@ -263,7 +263,9 @@ class Host:
             if state.is_usable:
                 tools += [self._lazy(state.id, line) for line in state.found.declares.tools]
         return Registry(
-            channels=self._by_name("register_channels", lambda one: channel_key(one.name, account_of(one))),
+            channels=self._by_name(
+                "register_channels", lambda one: registry.channel_key(one.name, registry.account_of(one))
+            ),
             providers=self._by_name("register_providers"),
             tools=tuple(tools),
             sections=tuple(sections),
@@ -291,7 +293,7 @@ class Host:
         return registry.in_order(self.answers_to(hook), lambda plugin: self._ranks.get((plugin, hook), 0))
 
     def on_demand(self, hook: str, *, at_start: bool = False) -> tuple[Contribution[Any], ...]:
-        """Load every usable plugin that answers a hook of :data:`manifest.HOOKS` on demand; return the answers in order.
+        """Load every usable plugin that answers a hook of :data:`registry.HOOKS` on demand; return the answers in order.
 
         :param at_start: ask only those whose manifest says that they check the config file at every start.
         """

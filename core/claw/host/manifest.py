@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -27,44 +27,6 @@ Kind = Literal[
     "middleware", "models", "context", "approver", "service", "turn-log", "session-store", "chat-command", "diagnostic",
 ]  # fmt: skip
 KINDS: tuple[str, ...] = get_args(Kind)
-
-
-class Hook(NamedTuple):
-    """A hook that every plugin is asked: its kind in manifests, and the members of every object that answers it.
-
-    :param slot: the key under ``plugins.slots`` that chooses the one answer in force; empty when all are.
-    :param on_demand: asked by the process that needs it: a plugin that answers nothing else is not loaded for a chat.
-    """
-
-    kind: Kind
-    members: tuple[str, ...] = ()
-    slot: str = ""
-    on_demand: bool = False
-
-
-HOOKS = {
-    "register_channels": Hook("channel", ("name", "run", "send", "capabilities")),
-    "register_providers": Hook("provider", ("name", "stream", "credentials", "context_tokens")),
-    "register_tools": Hook("tool", ("name", "description", "run", "parameters")),
-    "register_prompt_sections": Hook("section", ("name", "position", "render")),
-    "register_sandboxes": Hook("sandbox", ("name", "probe", "wrap")),
-    "register_provider_middleware": Hook("middleware", ("name", "wrap")),
-    "register_model_selectors": Hook("models", ("name", "select", "credentials"), "models"),
-    "register_context_engines": Hook("context", ("name", "wrap", "compact", "before_reset"), "context"),
-    "register_reviewers": Hook("reviewer", ("before",)),
-    "register_approvers": Hook("approver", ("name", "ask"), "approvals"),
-    "register_filters": Hook("filter"),
-    "register_observers": Hook("observer", ("on_event",)),
-    "register_services": Hook("service", ("name", "run"), on_demand=True),
-    "register_turn_logs": Hook(
-        "turn-log", ("name", "began", "joined", "once", "not_begun", "ended"), "turnLog"
-    ),
-    "register_session_stores": Hook("session-store", ("name", "open"), "sessions"),
-    "register_chat_commands": Hook("chat-command", ("name", "summary", "run"), on_demand=True),
-    "register_diagnostics": Hook("diagnostic", ("name", "check"), on_demand=True),
-}
-SLOTS = {hook.slot: name for name, hook in HOOKS.items() if hook.slot}
-"""The hooks of which one answer is in force, by the key under ``plugins.slots`` that chooses it."""
 _EVERY_TURN = frozenset({"middleware", "models", "context", "approver", "turn-log", "session-store"})
 """Kinds that take part in every turn, so that a plugin with one of them is loaded once it is enabled."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from types import ModuleType, SimpleNamespace
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 import msgspec
 
@@ -25,7 +25,7 @@ from claw.contracts.provider import Provider
 from claw.contracts.tool import Sandbox, Tool
 from claw.host import hookspecs
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
-from claw.host.manifest import HOOKS, Manifest, ToolDeclaration
+from claw.host.manifest import Kind, Manifest, ToolDeclaration
 from claw.i18n import t
 from claw.policy.subjects import ToolFact
 
@@ -137,6 +137,43 @@ SCHEMA_CHARS = 64_000
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _COMMAND_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
+
+class Hook(NamedTuple):
+    """A hook that every plugin is asked: its kind in manifests, and the members of every object that answers it.
+
+    :param slot: the key under ``plugins.slots`` that chooses the one answer in force; empty when all are.
+    :param on_demand: asked by the process that needs it: a plugin that answers nothing else is not loaded for a chat.
+    """
+
+    kind: Kind
+    members: tuple[str, ...] = ()
+    slot: str = ""
+    on_demand: bool = False
+
+
+HOOKS = {
+    "register_channels": Hook("channel", ("name", "run", "send", "capabilities")),
+    "register_providers": Hook("provider", ("name", "stream", "credentials", "context_tokens")),
+    "register_tools": Hook("tool", ("name", "description", "run", "parameters")),
+    "register_prompt_sections": Hook("section", ("name", "position", "render")),
+    "register_sandboxes": Hook("sandbox", ("name", "probe", "wrap")),
+    "register_provider_middleware": Hook("middleware", ("name", "wrap")),
+    "register_model_selectors": Hook("models", ("name", "select", "credentials"), "models"),
+    "register_context_engines": Hook("context", ("name", "wrap", "compact", "before_reset"), "context"),
+    "register_reviewers": Hook("reviewer", ("before",)),
+    "register_approvers": Hook("approver", ("name", "ask"), "approvals"),
+    "register_filters": Hook("filter"),
+    "register_observers": Hook("observer", ("on_event",)),
+    "register_services": Hook("service", ("name", "run"), on_demand=True),
+    "register_turn_logs": Hook(
+        "turn-log", ("name", "began", "joined", "once", "not_begun", "ended"), "turnLog"
+    ),
+    "register_session_stores": Hook("session-store", ("name", "open"), "sessions"),
+    "register_chat_commands": Hook("chat-command", ("name", "summary", "run"), on_demand=True),
+    "register_diagnostics": Hook("diagnostic", ("name", "check"), on_demand=True),
+}
+SLOTS = {hook.slot: name for name, hook in HOOKS.items() if hook.slot}
+"""The hooks of which one answer is in force, by the key under ``plugins.slots`` that chooses it."""
 _DATA = frozenset(("name", "capabilities", "description", "parameters", "position", "probe", "summary"))
 _MADE_OF = {"register_tools": Tool, "register_prompt_sections": PromptSection}
 
