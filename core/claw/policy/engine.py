@@ -108,16 +108,11 @@ def _owner_only(fact: ToolFact, run: RunFacts) -> Ruling | None:
 
 
 def _channel_fit(fact: ToolFact, run: RunFacts) -> Ruling | None:
-    if fact.name not in _UNFIT_SOMEWHERE:  # this runs for every tool, so the cheap check comes first
-        return None
     channel = run.channel.strip().lower()
     if fact.name not in CHANNEL_DENY.get(channel, ()):
         return None
     template = "it does not work on the channel {channel}"
     return Ruling(False, "channel-fit", template=template, values={"channel": channel})
-
-
-_UNFIT_SOMEWHERE = frozenset[str]().union(*CHANNEL_DENY.values())
 
 
 def _missing_setting(fact: ToolFact, run: RunFacts) -> Ruling | None:
