@@ -21,7 +21,7 @@ from claw.contracts.prompt import PromptFacts, PromptSection, RenderedSection, r
 from claw.contracts.provider import CallAccount
 from claw.contracts.tool import ToolResult
 from claw.contracts.transcript import ToolCall
-from claw.host.isolation import Timeouts, describe_exception
+from claw.host.isolation import describe_exception
 from claw.host.registry import BUILTIN, Contribution, Registry
 from claw.host.worker import PluginWorker, isolated
 from claw.i18n import t
@@ -50,11 +50,6 @@ class PluginSet:
     registry: Registry
     worker: PluginWorker
     log: Log
-
-    @property
-    def limits(self) -> Timeouts:
-        """The time limits of these calls."""
-        return self.worker.timeouts
 
 
 @contextlib.contextmanager
@@ -86,7 +81,7 @@ async def run_reviewers(call: ToolCall, context: CallContext, plugins: PluginSet
     The review that is returned has the notes of all reviewers, and the first reason to end the turn.
     """
     strictest, notes, end_turn = Review(), list[str](), ""
-    seconds = plugins.limits.review_seconds
+    seconds = plugins.worker.timeouts.review_seconds
     for one in _reviewers(plugins, everything=not context.problem):
         with _reported(one, _REVIEWER, plugins, "before") as problems:
             said = await plugins.worker.call(one.value.before, call, context, seconds=seconds, who=one.plugin)
@@ -173,7 +168,7 @@ async def review_tool_result(
 
     :param has_run: false for the answer to a call that did not run: only reviewers with ``all_calls`` are given it.
     """
-    seconds = plugins.limits.review_seconds
+    seconds = plugins.worker.timeouts.review_seconds
     for one in _reviewers(plugins, everything=has_run):
         if after := getattr(one.value, "after", None):
             with _reported(one, _REVIEWER, plugins, "after") as problems:
@@ -193,7 +188,7 @@ async def run_filters(message: T, way: str, plugins: PluginSet) -> T | None:
 
     :param way: ``inbound`` or ``outbound``: the method that is asked.
     """
-    seconds, kind = plugins.limits.filter_seconds, type(message)
+    seconds, kind = plugins.worker.timeouts.filter_seconds, type(message)
     for one in plugins.registry.filters:
         if step := getattr(one.value, way, None):
             with _reported(one, _FILTER, plugins, way):
@@ -210,7 +205,7 @@ async def run_filters(message: T, way: str, plugins: PluginSet) -> T | None:
 
 async def notify_observers(event: Event, plugins: PluginSet) -> None:
     """Pass an event to every observer."""
-    seconds = plugins.limits.observe_seconds
+    seconds = plugins.worker.timeouts.observe_seconds
     for one in plugins.registry.observers:
         with _reported(one, _OBSERVER, plugins, type(event).__name__):
             await plugins.worker.call(one.value.on_event, event, seconds=seconds, who=one.plugin)
