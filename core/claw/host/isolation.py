@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TextIO, TypeVar
@@ -119,13 +118,13 @@ def run_bounded(
     :param threads: called with each exception in a thread that the code started meanwhile.
     :raises PluginTimeout: it did not return. All other exceptions pass through.
     """
-    outcome: Future[T] = Future()
+    outcome, raised = list[T](), list[BaseException]()
 
     def inside() -> None:
         try:
-            outcome.set_result(run())
+            outcome.append(run())
         except BaseException as why:  # noqa: BLE001 - raised again in the caller's thread
-            outcome.set_exception(why)
+            raised.append(why)
 
     with (
         _keep_folder(),
@@ -136,9 +135,11 @@ def run_bounded(
         thread = threading.Thread(target=inside, daemon=True, name="claw-plugin")
         thread.start()
         thread.join(seconds)
-    if not outcome.done():
+    if thread.is_alive():
         raise PluginTimeout(f"it did not come back within {seconds:g} s")
-    return outcome.result()
+    if raised:
+        raise raised[0]
+    return outcome[0]
 
 
 @contextlib.contextmanager
