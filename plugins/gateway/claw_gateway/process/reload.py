@@ -1,7 +1,6 @@
 """Reload of the config file under a running gateway: the whole new file takes effect, or the old
 configuration stays."""
 
-import json
 import os
 import shlex
 from collections.abc import Mapping
@@ -103,8 +102,8 @@ def record_safe_mode(setup: Setup) -> None:
     )
     for one in setup.plugin_states:
         if one.state == LOADED and not one.found.is_first_party:
-            digest, inserts = files_digest(one.found), json.dumps({"pid": pid})
-            health.record(LoadFailure(one.id, FAILED, "run", cause, fix, digest, pid, inserts=inserts))
+            digest, values = files_digest(one.found), {"pid": pid}
+            health.record(LoadFailure(one.id, FAILED, "run", cause, fix, digest, pid, values=values))
 
 
 class ConfigWatch:
