@@ -25,6 +25,7 @@ from claw_http.failures import (
     still_running,
     stopping,
 )
+from claw_http.lost_responses import LostResponsesTable
 from claw_http.messages import Picture
 from claw_http.pending_requests import PendingRequest, PendingRequests
 from claw_http.repeats import (
@@ -90,6 +91,7 @@ class AgentCalls:
         self._options = CallOptionsTable(config.database)
         self._sessions = ShortSessions(config.database, config.clock)
         self._lost, self._since_ms = LostResponses(), time.time() * 1000
+        self._lost_table = LostResponsesTable(config.database, config.clock)
 
     @property
     def waiting(self) -> int:
@@ -150,12 +152,23 @@ class AgentCalls:
         """
         if delivered:
             name = line.name or call.message_id  # which no other request confirms
-            self._lost.sent(call.event_id, name, time.monotonic(), line.arrived)
+            if self._lost.sent(call.event_id, name, time.monotonic(), line.arrived):
+                self._lost_table.remove(call.event_id)
         else:
-            self._lost.add(call.event_id, time.monotonic())
+            self._note_lost(call.event_id)
         self._waiting.close(call)
         if self._waiting.get(call.message_id) is not call:
             self._pictures.pop(call.message_id, None)
+
+    def _note_lost(self, event_id: str) -> None:
+        self._lost.add(event_id, time.monotonic())
+        self._lost_table.add(event_id)
+
+    def load_lost(self) -> None:
+        """Read which responses the processes before did not send."""
+        now = time.monotonic()
+        for event_id, age_seconds in self._lost_table.recent():
+            self._lost.add(event_id, now - age_seconds)
 
     async def finished(self, call: PendingRequest) -> None:
         """Wait for the end of a call.
@@ -309,6 +322,8 @@ class AgentCalls:
     def _forget(self, call: PendingRequest) -> None:
         """Delete what was recorded for a call that has ended, unless its turn goes on in the next process."""
         if call.failure is None or call.failure.code != STOPPING:
+            if call.callers <= 0:
+                self._note_lost(call.event_id)
             self._remove(call.message_id, call.address.chat)
 
     def _remove(self, message_id: str, place: str) -> None:
@@ -329,6 +344,13 @@ class AgentCalls:
         fate = self._fate(f"{message_id}:*")
         if fate is None or fate.outcome:
             self._remove(message_id, place)
+
+    def ended_without_caller(self, message_id: str, place: str) -> None:
+        """Note that the turn of a call of an earlier process has ended; delete what was recorded for it."""
+        fate = self._fate(f"{message_id}:*")
+        if fate and fate.outcome:
+            self._note_lost(fate.event_id)
+        self.forget_ended(message_id, place)
 
     def _refuse(self, call: PendingRequest, why: BadRequest) -> None:
         """End a call whose message was not accepted, also for callers that joined it."""

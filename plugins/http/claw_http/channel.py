@@ -97,6 +97,7 @@ class HttpChannel:
         """
         self._inbox = inbox
         if self._app is None:  # later, a call may be on its way into the journal
+            self._calls.load_lost()
             self._calls.forget_all_ended()
         self._app = HttpApp(self._config, self._settings, self.api.paths, self._touch, before=self._app)
         if self._listener:
@@ -194,7 +195,7 @@ class HttpChannel:
         if call := self._waiting.at(address, message_id):
             call.over()
         elif message_id:
-            self._calls.forget_ended(message_id, address.chat)
+            self._calls.ended_without_caller(message_id, address.chat)
 
     async def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
         """Yield the bytes of an image of a request.

@@ -144,19 +144,22 @@ class LostResponses:
                 break
         return ""
 
-    def sent(self, event_id: str, line: str, now: float, arrived: float | None = None) -> None:
+    def sent(self, event_id: str, line: str, now: float, arrived: float | None = None) -> bool:
         """Record that the answer to this message was sent on a line; on an empty one it is delivered.
 
         :param arrived: when its request came; None = now.
+        :returns: true if it was lost before.
         """
         message_id, _, digest = event_id.rpartition(":")
-        if self._by_digest.get(digest, ("", 0.0))[0] == message_id:
+        was_lost = self._by_digest.get(digest, ("", 0.0))[0] == message_id
+        if was_lost:
             del self._by_digest[digest]
         self.confirm(line)
         if line:
             self._unconfirmed[line] = event_id, now, now if arrived is None else arrived
         while len(self._unconfirmed) > _UNCONFIRMED:
             self._unconfirmed.popitem(last=False)
+        return was_lost
 
     def confirm(self, line: str) -> None:
         """Forget the response that was sent on a line: it was read."""

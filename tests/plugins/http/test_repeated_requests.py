@@ -205,6 +205,42 @@ async def test_a_response_that_the_end_of_the_process_may_have_lost_is_read_by_t
             assert len(harness.app.runtime.turn_log.turns()) == 1
 
 
+async def test_a_turn_that_ends_without_a_caller_is_read_by_a_retry_after_any_number_of_restarts(tmp_path):
+    plugins, pay = {"http": claw_http}, SlowTool("pay", seconds=5)
+    quick = Timeouts(stop_seconds=0.4, grace_seconds=0.2)
+    async with Harness(
+        FakeProvider(calls("pay")), config=GATEWAY, tools=[pay], plugins=plugins, home=tmp_path
+    ) as first:
+        first.app.timeouts = quick
+        async with served(first) as client:
+            asking = asyncio.ensure_future(ask(client, user="ann"))
+            async with asyncio.timeout(20):
+                while not pay.calls:
+                    await asyncio.sleep(0.01)
+        with pytest.raises(openai.InternalServerError):
+            await asking
+    async with Harness(
+        FakeProvider(says("paid")), config=GATEWAY, tools=[pay], plugins=plugins, home=tmp_path
+    ) as second:
+        async with served(second), asyncio.timeout(20):
+            while not second.app.database.read("SELECT * FROM turns WHERE outcome = 'delivered'"):
+                await asyncio.sleep(0.01)
+        minute = 60_000  # the second process ends a minute later
+        for column, table in (
+            ("ended_at_ms", "turns"),
+            ("accepted_at_ms", "inbox"),
+            ("lost_at_ms", "http_lost"),
+        ):
+            second.app.database.write(f"UPDATE {table} SET {column} = {column} - {minute}")
+    async with (
+        Harness(FakeProvider(), config=GATEWAY, tools=[pay], plugins=plugins, home=tmp_path) as third,
+        served(third) as client,
+    ):
+        assert await ask(client, user="ann", extra_headers={"x-stainless-retry-count": "1"}) == "paid"
+        assert not third.app.database.read("SELECT * FROM http_lost")
+    assert len(pay.calls) == 1
+
+
 def test_a_response_that_vanishes_is_found_by_the_retry_after_the_time_that_the_sdk_waits():
     lost = LostResponses()
     lost.sent("m1:abc", "c1", 200.0, 100.0)
