@@ -278,6 +278,7 @@ def test_a_state_that_another_keeps_locked_or_that_broke_is_an_error_for_people(
         (errno.EACCES, "Correct the permissions of this folder, or set CLAW_HOME to one that you can write"),
         (errno.EROFS, "Correct the permissions of this folder, or set CLAW_HOME to one that you can write"),
         (errno.EIO, "Free some space or correct the permissions of this folder, then try again"),
+        (errno.EMFILE, "Raise the limit of open files (ulimit -n 8192), then start claw again"),
     ],
 )
 def test_a_refused_write_has_the_fix_of_its_cause(tmp_path, cause, fix):

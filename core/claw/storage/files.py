@@ -24,9 +24,12 @@ from claw.storage.clock import SYSTEM_CLOCK, Clock
 LEAST_FREE_MB = 16
 UNKNOWN_CAUSE = "Free some space or correct the permissions of this folder, then try again"
 _PERMISSIONS = "Correct the permissions of this folder, or set CLAW_HOME to one that you can write"
+_FEW_FILES = "Raise the limit of open files (ulimit -n 8192), then start claw again"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_FIXES = dict.fromkeys(_NO_SPACE, "Free some space, then try again") | dict.fromkeys(
-    (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR), _PERMISSIONS
+_FIXES = (
+    dict.fromkeys(_NO_SPACE, "Free some space, then try again")
+    | dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR), _PERMISSIONS)
+    | dict.fromkeys((errno.EMFILE, errno.ENFILE), _FEW_FILES)
 )
 _TRIES, _PAUSE_SECONDS = 3, 0.005  # to take a lock
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has fsync alone

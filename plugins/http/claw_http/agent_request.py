@@ -136,9 +136,16 @@ def check_fields(
         if request.get(name):
             raise BadRequest(400, f"{name} cannot be given: {why}", param=name, code="unsupported_parameter")
     for name, values in neutral.items():
-        if name not in ignored and (value := request.get(name)) is not None and value not in values:
+        if name not in ignored and not _asks_for_nothing(request.get(name), values):
             problem = f"{name} is not supported here: leave it away, or list it in channels.http.ignoreFields"
             raise BadRequest(400, problem, param=name, code="unsupported_parameter")
+
+
+def _asks_for_nothing(value: Any, values: tuple[Any, ...]) -> bool:
+    """Return true if the value is absent or one of these; true and 1 differ, as in JSON."""
+    return value is None or any(
+        value == one and isinstance(value, bool) is isinstance(one, bool) for one in values
+    )
 
 
 def max_tokens_of(request: Mapping[str, Any], *names: str) -> int | None:

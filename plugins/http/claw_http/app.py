@@ -130,8 +130,10 @@ class HttpApp:
         own = self._own.get(head.path)
         found = None if own else self._routes.get(head.path) or self._find_routes().get(head.path)
         if own is None and found is None:
-            code = "model_not_found" if head.path.startswith(MODEL_HEAD) else "not_found"
-            raise BadRequest(404, "there is nothing here", code=code)
+            if head.path.startswith(MODEL_HEAD):
+                problem = "there is no such model: a model here is an agent, and GET /v1/models lists them"
+                raise BadRequest(404, problem, code="model_not_found")
+            raise BadRequest(404, "there is nothing here", code="not_found")
         self._judge_names(head, own is not None)
         if found is not None:
             await self._ask_route(found, head, incoming, line)

@@ -313,6 +313,8 @@ class AgentCalls:
         """
         if not asked.user:
             self._sessions.keep(call.address.chat)
+            if asked.messages.pictures:
+                self._sessions.add_pictures(call.address.chat, asked.agent, call.message_id)
         is_stateless = call.address.chat.startswith(STATELESS)
         earlier = asked.messages.earlier if is_stateless else ()
         options = CallOptions(asked.messages.instructions, earlier, asked.max_tokens)

@@ -123,7 +123,7 @@ async def test_a_field_passes_unheeded_where_the_operator_says_so():
     [
         ("n", 2), ("n", True), ("stream", "yes"), ("stream", 1), ("temperature", 0.2), ("max_tokens", True),
         ("max_tokens", 0), ("max_completion_tokens", "5"), ("stop", ["x"]), ("seed", 1), ("logprobs", True),
-        ("response_format", {"type": "json_object"}),
+        ("response_format", {"type": "json_object"}), ("temperature", True), ("top_logprobs", False), ("logprobs", 0),
     ],
 )  # fmt: skip
 async def test_a_field_that_would_not_be_obeyed_is_refused_by_its_name(name, value):

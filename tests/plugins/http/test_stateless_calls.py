@@ -1,6 +1,7 @@
 """The traces of calls without a conversation: none in files, and in the database none after the days of the journal."""
 
 import asyncio
+import base64
 
 import claw_http
 import openai
@@ -89,6 +90,37 @@ async def test_a_failed_call_leaves_nothing_either():
             await ask(client)
         await clean(harness)
         assert files_of(harness) == before
+
+
+PICTURE = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
+
+
+async def test_the_pictures_of_a_call_are_deleted_with_its_session_and_those_of_others_stay():
+    looking = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": PICTURE}}]
+    async with a_gateway(*map(says, "abc")) as (client, harness):
+        await ask(client, looking, user="ann")
+        [kept] = [one for one in files_of(harness) if "/incoming/" in one]
+        before = files_of(harness)
+        await ask(client, looking)
+        await ask(client, [*looking, *looking])
+        assert len([one for one in files_of(harness) if "/incoming/" in one]) == 4
+        await clean(harness)
+        assert files_of(harness) == before and kept in before
+        assert "http_pictures" not in rows_of(harness)
+
+
+async def test_a_folder_of_pictures_that_leads_elsewhere_is_left_alone(tmp_path):
+    looking = [{"type": "image_url", "image_url": {"url": PICTURE}}]
+    async with a_gateway(says("a")) as (client, harness):
+        await ask(client, looking)
+        [picture] = list(harness.home.rglob("*image-0.png"))
+        (tmp_path / picture.name).write_bytes(b"another's")
+        picture.unlink()
+        picture.parent.rmdir()
+        picture.parent.symlink_to(tmp_path)
+        await clean(harness)
+        assert (tmp_path / picture.name).exists()
+        assert "http_sessions" not in rows_of(harness)
 
 
 async def test_a_call_whose_end_no_process_saw_is_deleted_after_some_days(tmp_path):

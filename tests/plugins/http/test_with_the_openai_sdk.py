@@ -73,7 +73,7 @@ async def test_a_model_is_retrieved_by_its_id_and_every_answer_has_a_request_id(
             assert (await client.models.retrieve(id)).id == id
         with pytest.raises(openai.NotFoundError) as unknown:
             await client.models.retrieve("gpt-4o")
-        assert unknown.value.code == "model_not_found"
+        assert unknown.value.code == "model_not_found" and "GET /v1/models" in unknown.value.message
         assert unknown.value.request_id.startswith("req_")
         answer = await client.chat.completions.create(model="claw", messages=user("hi"))
         assert answer._request_id.startswith("req_")
