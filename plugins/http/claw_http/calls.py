@@ -30,7 +30,6 @@ from claw_http.messages import Picture
 from claw_http.pending_requests import PendingRequest, PendingRequests
 from claw_http.repeats import (
     RETRY_SECONDS,
-    UNCONFIRMED_SECONDS,
     LostResponses,
     RequestIds,
     RequestLine,
@@ -211,9 +210,9 @@ class AgentCalls:
             return None
         message_id = ids.message_id
         if ids.is_retry:
-            running = self._waiting.running(ids.digest)
-            now = time.monotonic()
-            message_id = running.message_id if running else self._lost.find(ids.digest, now, ids.read_seconds)
+            running, now = self._waiting.running(ids.digest), time.monotonic()
+            lost = self._lost.find(ids.digest, now, ids.read_seconds, ids.lost_seconds)
+            message_id = running.message_id if running else lost
         call = self._waiting.get(message_id)
         if call is None:
             fate = self._fate(f"{message_id}:*") if message_id else self._cut_off(ids)
@@ -232,7 +231,7 @@ class AgentCalls:
         if fate is None or not since - RETRY_SECONDS < fate.accepted_at_ms / 1000 < since:
             return None
         arrived, ended = fate.accepted_at_ms / 1000, (fate.ended_at_ms or 0) / 1000
-        if not fate.outcome or ended >= since - UNCONFIRMED_SECONDS:
+        if not fate.outcome or ended >= since - ids.lost_seconds:
             return fate
         return fate if may_wait_for(ended, arrived, time.time(), ids.read_seconds) else None
 

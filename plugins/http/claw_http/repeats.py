@@ -36,6 +36,7 @@ class RequestIds:
     :param keyed: an ``Idempotency-Key`` was sent.
     :param is_retry: the SDK says that it sent this request before.
     :param read_seconds: the time for which the SDK waits for a response; 0 = unknown.
+    :param lost_seconds: the age of a response that was sent and that it may still ask for: the more tries, the older.
     """
 
     message_id: str
@@ -43,6 +44,7 @@ class RequestIds:
     keyed: bool
     is_retry: bool
     read_seconds: float = 0.0
+    lost_seconds: float = UNCONFIRMED_SECONDS
 
     @property
     def event_id(self) -> str:
@@ -60,10 +62,10 @@ def request_ids(request: WebRequest, head: str) -> RequestIds:
     key = request.headers.get("idempotency-key")
     if key is None:
         count = request.headers.get("x-stainless-retry-count", "0")
-        is_retry = count.isdigit() and int(count) > 0
-        return RequestIds(
-            f"{head}{uuid.uuid4().hex}", digest, False, is_retry, _read_seconds(request.headers)
-        )
+        tries = int(count) if re.fullmatch(r"\d{1,4}", count) else 0
+        seconds = max(UNCONFIRMED_SECONDS, (tries + 1) * PAUSE_SECONDS)
+        waits = _read_seconds(request.headers)
+        return RequestIds(f"{head}{uuid.uuid4().hex}", digest, False, tries > 0, waits, seconds)
     if not 0 < len(key.strip()) <= KEY_CHARS:
         problem = f"an Idempotency-Key has 1 to {KEY_CHARS} characters"
         raise BadRequest(400, problem, param="Idempotency-Key", code="invalid_idempotency_key")
@@ -127,17 +129,19 @@ class LostResponses:
         while len(self._by_digest) > _LOST:
             self._by_digest.popitem(last=False)
 
-    def find(self, digest: str, now: float, read_seconds: float = 0.0) -> str:
+    def find(
+        self, digest: str, now: float, read_seconds: float = 0.0, lost_seconds: float = UNCONFIRMED_SECONDS
+    ) -> str:
         """Return the message id of such a request; empty if there is none.
 
-        :param read_seconds: of the retry.
+        :param read_seconds: of the retry (:class:`RequestIds`), as ``lost_seconds``.
         """
         message_id, since = self._by_digest.get(digest, ("", 0.0))
         if message_id and now - since < RETRY_SECONDS:
             return message_id
         for event_id, since, arrived in reversed(self._unconfirmed.values()):
             message_id, _, sent = event_id.rpartition(":")
-            is_recent = now - since < UNCONFIRMED_SECONDS
+            is_recent = now - since < lost_seconds
             if sent == digest and (is_recent or may_wait_for(since, arrived, now, read_seconds)):
                 return message_id
             if now - since >= RETRY_SECONDS:

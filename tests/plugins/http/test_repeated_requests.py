@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import claw_http
 import openai
 import pytest
+from claw import Address
 from claw.runtime import Timeouts
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 from claw_channel_sdk import WebRequest
-from claw_http.repeats import PAUSE_SECONDS, UNCONFIRMED_SECONDS, LostResponses, request_line
+from claw_http.pending_requests import PendingRequests
+from claw_http.repeats import PAUSE_SECONDS, UNCONFIRMED_SECONDS, LostResponses, request_ids, request_line
 from plugins.http.pooling_proxy import PoolingProxy
 from plugins.http.sdk_gateway import GATEWAY, a_gateway, served, user
 from rigs.platform_rig.faults import Fault, Faults
@@ -241,6 +243,18 @@ async def test_a_turn_that_ends_without_a_caller_is_read_by_a_retry_after_any_nu
     assert len(pay.calls) == 1
 
 
+@pytest.mark.parametrize(
+    ("count", "seconds"), [("0", 30), ("2", 30), ("11", 120), ("1e3", 30), ("99999", 30)]
+)
+def test_a_client_that_repeated_often_may_ask_for_an_older_response(count, seconds):
+    request = WebRequest("POST", "/", headers={"x-stainless-retry-count": count})
+    ids, lost = request_ids(request, "chatcmpl-"), LostResponses()
+    lost.sent(f"m1:{ids.digest}", "c1", 0.0)
+    assert ids.lost_seconds == seconds
+    assert lost.find(ids.digest, seconds - 1, 0.0, ids.lost_seconds) == "m1"
+    assert lost.find(ids.digest, seconds, 0.0, ids.lost_seconds) == ""
+
+
 def test_a_response_that_vanishes_is_found_by_the_retry_after_the_time_that_the_sdk_waits():
     lost = LostResponses()
     lost.sent("m1:abc", "c1", 200.0, 100.0)
@@ -263,13 +277,14 @@ def test_a_line_is_that_of_one_caller_only_if_he_named_a_conversation_and_no_pro
     assert [line(**{mark: "x"}), line(""), line(connection="")] == ["", "", ""]
 
 
-async def test_repeated_requests_of_two_callers_with_the_same_bytes_join_a_turn_each(tmp_path):
-    pay = SlowTool("pay", seconds=1.5)
-    impatient = {"timeout": 0.6, "max_retries": 4}
-    model = FakeProvider(calls("pay"), calls("pay"), says("one"), says("two"))
-    async with a_gateway(model=model, tools=[pay], client=impatient) as (client, _):
-        assert sorted(await asyncio.gather(ask(client), ask(client))) == ["one", "two"]
-    assert len(pay.calls) == 2
+def test_a_retry_joins_the_turn_whose_caller_left_before_that_of_a_caller_who_waits():
+    waiting = PendingRequests()
+    left, waits = (waiting.open(id, f"{id}:abc", Address("http", chat=id)) for id in ("left", "waits"))
+    assert waiting.running("abc") is waits
+    waiting.close(left)
+    assert waiting.running("abc") is left
+    waiting.close(waits)
+    assert waiting.running("abc") is waits and waiting.running("other") is None
 
 
 def test_a_sent_response_may_be_lost_until_its_connection_brings_another_request():
