@@ -23,7 +23,7 @@ _VENDORS = (
     "uvicorn.protocols.http.h11_impl", "uvicorn.lifespan.on", "starlette.applications", "starlette.routing",
     "cryptography.hazmat.primitives.ciphers", "jsonschema",
 )  # fmt: skip
-_ARGV = ("gateway", "run", "--no-safe")
+_ARGV = ("gateway", "run")
 
 
 class Life:

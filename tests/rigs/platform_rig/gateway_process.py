@@ -48,7 +48,7 @@ class GatewayProcess:
         preexec = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit)) if descriptors else None
         with said.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                python, "-m", "claw", "gateway", "run", "--no-safe", cwd=folder, env=dict(environ),
+                python, "-m", "claw", "gateway", "run", cwd=folder, env=dict(environ),
                 stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=preexec,
             )  # fmt: skip
         return cls(process.pid, process.wait())
