@@ -260,8 +260,8 @@ LAZY_IMPORTS = {
         "claw.cli.errors": "claw.cli.usage_errors claw.security.redaction claw.storage claw.storage.files threading time "
         "traceback",
         "claw.host.discovery": "claw.host.integrity claw.storage.database claw.storage.files",
-        "claw.host.health": "claw.contracts.text claw.storage.database claw.storage.files faulthandler hashlib sqlite3 "
-        "traceback",
+        "claw.host.health": "claw.contracts.text claw.storage.database claw.storage.files faulthandler hashlib sqlite3",
+        "claw.host.isolation": "traceback",
         "claw.host.integrity": "tomllib",
         "claw.host.manifest": "importlib.metadata",
         "claw.host.overlay": "claw claw.contracts.errors claw.storage.files fcntl pathlib",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from claw.cli.main import app
+from third_party import Machine, installed, plugin_code
 from typer.testing import CliRunner, Result
 
 
@@ -109,6 +110,56 @@ CASES = [
     ("logging: {redactPatterns: ['fine', '(a+)+$']}", "logging.redactPatterns[1]", ERROR, "exponential time"),
     ("logging: {redactPatterns: ['([a-z]+[0-9]?)*x$']}", "logging.redactPatterns[0]", ERROR, "exponential time"),
     ("channels: {acme: {enabled: 'yes'}}", "channels.acme.enabled", ERROR, "true or false"),
+    ("tools: {suppliers: {read: nosuch}}", "tools.suppliers.read", PROBLEM, "plugin nosuch is not installed"),
+    ("tools: {suppliers: {read: memory}}", "tools.suppliers.read", PROBLEM, "provides no tool read"),
+    ("tools: {message: {targets: ['nosuch:1']}}", "tools.message.targets[0]", NOTE, "provides the channel nosuch"),
+    ("tools: {message: {targets: [bob]}}", "tools.message.targets[0]", NOTE, "Write channel:id"),
+    ("session: {identityLinks: {bob: ['telegramm:1']}}", "session.identityLinks.bob[0]", NOTE, "telegram?"),
+    ("bindings: [{agent: default, match: {account: nosuch}}]", "bindings[0].match.account", NOTE, "no account nosuch"),
+    ("channels: {telegram: {botToken: '1:a', accounts: {work: {botToken: '2:b'}}}}\n"
+     "bindings: [{agent: default, match: {channel: telegram, account: wrk}}]", "bindings[0].match.account", NOTE,
+     "Did you mean work?"),
+    ("channels: {telegram: {botToken: '1:a', accounts: {a: {botToken: '2:b', accounts: {c: {}}}}}}",
+     "channels.telegram.accounts.a.accounts", NOTE, "an account has no accounts"),
+    ("channels: {telegram: {botToken: '1:a', dms: {bob: {historyLimit: 3}}}}", "channels.telegram.dms.bob", NOTE,
+     "not a stable id"),
+    ("channels: {telegram: {botToken: '1:a', dmPolicy: open}}", "channels.telegram.allowFrom", PROBLEM,
+     "does not contain '*'"),
+    ("channels: {telegram: {botToken: '1:a', dmPolicy: disabled}}", "channels.telegram", PROBLEM,
+     "dmPolicy is disabled"),
+    ("agents: {defaults: {plugins: {nosuch: {a: 1}}}}", "agents.defaults.plugins.nosuch", NOTE, "not installed"),
+    ("providers: {openai: {apiKey: x, headers: {'X:A': v}}}", "providers.openai.headers.X:A", PROBLEM,
+     "no name of a header"),
+    ('providers: {openai: {apiKey: x, headers: {X-A: "a\\nb"}}}', "providers.openai.headers.X-A", PROBLEM, "line break"),
+    ("agents: {defaults: {compaction: {model: nosuch/x}}}", "agents.defaults.compaction.model", PROBLEM,
+     "no plugin provides nosuch"),
+    ("models: {aliases: {fast: nosuch/y}}", "models.aliases.fast", PROBLEM, "no plugin provides nosuch"),
+    ("providers: {openai: {apiKey: x, models: {m: {contextTokens: 100}}}}\nmodel: openai/m", "openai/m", PROBLEM,
+     "its context window is 100 tokens"),
+    ("providers: {my: {baseUrl: 'https://my.example/v1', apiKey: x}}\nmodel: my/m\nbudgets: {all: {usd: 4}}",
+     "budgets.all.usd", PROBLEM, "the price of my/m is unknown"),
+    ("plugins: {deny: [openai]}\nproviders: {openai: {apiKey: x}}\nmodel: openai/gpt-5", "agents.defaults.model",
+     PROBLEM, "openai is blocked"),
+    ("plugins: {entries: {telegram: {enabled: false}}}\nchannels: {telegram: {botToken: '1:a'}}", "channels.telegram",
+     NOTE, "plugin telegram is disabled"),
+    ("plugins: {entries: {memory: {required: true, enabled: false}}}", "plugins.entries.memory.required", PROBLEM,
+     "claw does not start"),
+    ("plugins: {entries: {nix: {required: true}}}", "plugins.entries.nix", PROBLEM, "not installed"),
+    ("skills: {extraDirs: [/no/such/folder]}", "skills.extraDirs[0]", NOTE, "no folder /no/such/folder"),
+    ("skills: {entries: {nosuch: {enabled: false}}}", "skills.entries.nosuch", NOTE, "no skill has the name nosuch"),
+    ("tools: {exec: {trustedDirs: [/no/such]}}", "tools.exec.trustedDirs[0]", NOTE, "no folder /no/such"),
+    ("tools: {exec: {safeBins: [no/such]}}", "tools.exec.safeBins[0]", NOTE, "no name of a program"),
+    ("tools: {exec: {envAllow: [A B]}}", "tools.exec.envAllow[0]", NOTE, "no name of an environment variable"),
+    ("tools: {loopDetection: {warningThreshold: 40}}", "tools.loopDetection.warningThreshold", NOTE, "comes first"),
+    ("session: {keep: {removeAfter: 1d, compressAfter: 2d}}", "session.keep.compressAfter", NOTE, "removed before"),
+    ("contextPruning: {mode: cache-ttl, softTrimRatio: 0.9}", "contextPruning.softTrimRatio", NOTE, "hardClearRatio"),
+    ("contextPruning: {mode: cache-ttl, softTrim: {maxChars: 10}}", "contextPruning.softTrim.maxChars", NOTE,
+     "nothing is cut"),
+    ("logging: {redactPatterns: ['']}", "logging.redactPatterns[0]", ERROR, "nothing is masked"),
+    ("logging: {redactPatterns: ['(ab|a|b)*c']}", "logging.redactPatterns[0]", ERROR, "on some texts"),
+    ("logging: {redactPatterns: ['(.*)(.*)(.*)x']}", "logging.redactPatterns[0]", ERROR, "repetitions overlap"),
+    ("session: {resetByType: {nosuch: {mode: daily}}}", "session.resetByType.nosuch", ERROR, "direct, group, thread"),
+    ("messages: {silentToken: ''}", "messages.silentToken", ERROR, "is empty"),
 ]  # fmt: skip
 
 
@@ -133,6 +184,28 @@ def test_validate_and_doctor_say_the_same(home: Path, text: str, key: str, sever
     assert said in f"{finding['problem']}. {finding['mend']}"
     assert finding["grave"] is (severity != NOTE)
     assert checked.exit_code == 1 or severity == NOTE
+
+
+def test_a_tool_that_the_operator_gave_to_another_plugin_is_no_problem(home: Path, tmp_path: Path) -> None:
+    code = plugin_code("read", options="effects='none'")
+    declared = {"name": "read", "description": "Say how it is.", "effects": "none"}
+    site = installed(tmp_path / "site", "acme", code, {"kinds": ["tool"], "tools": [declared]})
+    machine = Machine(tmp_path / "machine", [site])
+    machine.configured("tools: {suppliers: {read: acme}}")
+    machine.claw("doctor", "--fix")  # permissions
+
+    said = machine.claw("doctor")
+
+    assert (said.code, said.out) == (0, "no problems found\n"), said
+
+
+def test_an_error_about_a_key_whose_name_is_that_of_a_secret_is_shown_whole(home: Path) -> None:
+    configured(home, "messages: {silentToken: ''}")
+
+    assert "messages.silentToken: is empty" in str(claw("status").exception)
+    command = [sys.executable, "-m", "claw", "status"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert "messages.silentToken: is empty. Write a string" in said.stderr
 
 
 def test_a_key_that_no_header_can_hold_is_named_and_not_shown(home: Path) -> None:
@@ -167,6 +240,10 @@ def test_no_check_fails_for_an_address_that_cannot_be_read(home: Path) -> None:
         "bindings: [{agent: default, match: {channel: Terminal}}, {agent: default, match: {group: '-1'}}]",
         "session: {resetByChannel: {telegram: {mode: daily}, cron: {mode: off}}}",
         "providers: {openai: {baseUrl: 'localhost:11434/v1'}, local: {baseUrl: models.example.com}}",
+        "channels: {telegram: {enabled: false, botToken: '${NO_SUCH_TOKEN}'}}",
+        "tools: {message: {targets: ['telegram:1', 'telegram/work:-100']}}\nskills: {extraDirs: [.]}",
+        "session: {identityLinks: {bob: ['telegram:1', 'discord:2']}}",
+        "tools: {exec: {trustedDirs: [/], safeBins: [cut]}}",
     ],
 )
 def test_a_sound_file_has_no_finding(home: Path, text: str) -> None:

@@ -222,8 +222,9 @@ def test_changed_files_and_a_success_end_it(alone):
 
     code_of(alone).write_text(plugin_code("odd_do"))
 
-    assert state_of(alone) == "loaded"
+    assert state_of(alone) == "untried"
     assert alone.claw("tools", "explain", "odd_do").code == 0
+    assert state_of(alone) == "loaded"
 
 
 def test_a_cause_outside_of_its_files_ends_with_the_next_process_that_loads_it(tmp_path):
@@ -289,7 +290,7 @@ def test_check_of_an_installed_plugin_says_it(alone):
 def test_doctor_of_plugins_records_what_it_finds(tmp_path):
     machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", BOOM)])
     machine.configured('{"locale": "en"}')
-    assert state_of(machine) == "loaded"
+    assert state_of(machine) == "untried"
 
     assert machine.claw("plugins", "doctor", "odd").code == 1
     assert state_of(machine) == "quarantined"
@@ -368,6 +369,8 @@ def test_changed_settings_end_a_failure_of_settings(tmp_path):
 
     machine.configured('{"locale": "en", "plugins": {"entries": {"odd": {"config": {"number": 2}}}}}')
 
+    assert state_of(machine) == "untried"
+    machine.claw("tools", "list")
     assert state_of(machine) == "loaded"
 
 
@@ -435,3 +438,73 @@ def test_doctor_of_a_plugin_that_hangs_says_that_it_waits(tmp_path):
 
     assert "loading odd again, up to 90 s" in machine.claw("plugins", "doctor", "odd").err
     assert "loading odd again" not in machine.claw("plugins", "doctor", "odd").err
+
+
+def test_one_that_no_process_has_loaded_is_not_called_loaded(tmp_path):
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", plugin_code("odd_do"))])
+
+    assert state_of(machine) == "untried"
+    assert "claw plugins doctor loads it" in machine.claw("plugins", "list").out
+    assert "1 untried" in machine.claw("status").out
+
+    assert machine.claw("chat", "hello").code == 0
+    assert state_of(machine) == "loaded"
+    assert "untried" not in machine.claw("status").out
+
+
+@pytest.mark.parametrize("kind", ["observer", "section", "reviewer", "tool", "channel"])
+def test_doctor_finds_one_that_fails_in_every_process_before_any_other_command_ran(tmp_path, kind):
+    named = (
+        {"tools": [{"name": "odd_do"}]}
+        if kind == "tool"
+        else {"channels": ["odd"]}
+        if kind == "channel"
+        else {}
+    )
+    machine = Machine(
+        tmp_path / "machine", [installed(tmp_path / "site", "odd", BOOM, {"kinds": [kind], **named})]
+    )
+    machine.configured(
+        '{"locale": "en", "channels": {"odd": {}}}' if kind == "channel" else '{"locale": "en"}'
+    )
+
+    said = machine.claw("doctor")
+
+    assert (said.code, said.out.count("no luck")) == (1, 1), said
+    assert "no problems found" not in said.out
+
+
+def test_doctor_waits_once_for_one_that_hangs(tmp_path):
+    """Every hook but one of this plugin is sound, and the doctor asks them in several passes."""
+    code = plugin_code("odd_do") + (
+        "@hookimpl\ndef register_observers(config):\n    import time\n"
+        f"    open({str(tmp_path / 'asked')!r}, 'a').write('x')\n    time.sleep(60)\n"
+    )
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "odd", code)])
+    machine.configured('{"locale": "en"}')
+
+    said = machine.claw("doctor")
+
+    assert said.code == 1 and "it did not come back within 10 s" in said.out
+    assert (tmp_path / "asked").read_text() == "x"
+
+
+def test_tools_list_says_of_a_tool_that_no_process_has_loaded_it_yet(tmp_path):
+    machine = Machine(
+        tmp_path / "machine",
+        [installed(tmp_path / "site", "odd", BOOM, {"kinds": ["tool"], "tools": [{"name": "odd_do"}]})],
+    )
+    machine.configured('{"locale": "en"}')
+
+    [row] = [line for line in machine.claw("tools", "list", "--all").out.splitlines() if "odd_do" in line]
+    assert "nothing has loaded its plugin yet" in row
+
+    machine.claw("tools", "explain", "odd_do")
+    [row] = [line for line in machine.claw("tools", "list", "--all").out.splitlines() if "odd_do" in line]
+    assert "not available" in row and "no luck" in row
+
+
+def test_plugins_doctor_says_nothing_of_plugins_that_nobody_configured(tmp_path):
+    said = Machine(tmp_path / "machine").claw("plugins", "doctor")
+
+    assert (said.code, said.out, said.err) == (0, "no problems found\n", "")

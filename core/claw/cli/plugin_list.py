@@ -14,8 +14,8 @@ from claw.host.state import PluginState
 from claw.i18n import t
 
 COLOURS = {
-    "loaded": "green", "idle": "dim", "disabled": "dim", "blocked": "yellow", "quarantined": "bold red",
-    "incompatible": "bold red",
+    "loaded": "green", "idle": "dim", "disabled": "dim", "blocked": "yellow", "untried": "yellow",
+    "quarantined": "bold red", "incompatible": "bold red",
 }  # fmt: skip
 
 
@@ -53,8 +53,8 @@ def plugin_data(state: PluginState) -> dict[str, Any]:
     """Return a plugin as plain data, for ``--json``."""
     found, manifest = state.found, state.found.manifest
     body: dict[str, Any] = {
-        "id": state.id, "state": state.state, "why": state.why, "stage": state.stage,
-        "mend": state.fix, "required": state.required, "version": found.version,
+        "id": state.id, "state": state.shown, "why": state.why, "stage": state.stage,
+        "mend": _fix(state), "required": state.required, "version": found.version,
         "distribution": found.distribution, "package": found.package, "folder": str(found.folder or ""),
         "origin": installed_in(found.distribution), "manifest": manifest is not None,
     }  # fmt: skip
@@ -84,5 +84,11 @@ def _row(state: PluginState) -> list[str]:
     else:
         kinds = t(",").join(map(t, manifest.kinds))
         tools = str(len(manifest.tools)) if manifest.tools else ""
-    why = state.why + (f" ({state.fix})" if state.fix else "")
-    return [state.id, state.found.version, t(state.state), kinds, tools, why]
+    fix = _fix(state)
+    why = state.why + (f" ({fix})" if fix else "")
+    return [state.id, state.found.version, t(state.shown), kinds, tools, why]
+
+
+def _fix(state: PluginState) -> str:
+    """Return the instruction; for a plugin that nothing has loaded yet, the command that does."""
+    return state.fix or (t("claw plugins doctor loads it") if state.is_untried else "")

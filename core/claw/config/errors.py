@@ -32,6 +32,7 @@ _TYPE_ERRORS = {
     "string_too_short": ("is empty", "Write a string"),
     "string_pattern_mismatch": ("has the wrong format", "The format is {pattern}, a regular expression"),
 }  # fmt: skip
+_OF_KEY = "[key]"  # pydantic's last step of an error about a key itself
 _LIMITS = {
     "greater_than": "{value} is out of range: it must be greater than {limit}",
     "greater_than_equal": "{value} is out of range: it must be at least {limit}, the minimum",
@@ -185,7 +186,7 @@ def _real_path(loc: Iterable[str | int], tree: Any) -> Path:
     steps = tuple(loc)
     for number, step in enumerate(steps):
         if isinstance(here, Mapping):
-            if step in here or number == len(steps) - 1:
+            if step in here or (number == len(steps) - 1 and step != _OF_KEY):
                 path.append(step)
                 here = here.get(step)
         elif isinstance(here, list) and isinstance(step, int) and step < len(here):

@@ -1,6 +1,7 @@
 """Models of the whole config file, and the base classes for sections of providers."""
 
 import re
+from itertools import pairwise
 from time import process_time
 from typing import Annotated, Any, Literal
 
@@ -179,27 +180,42 @@ class PluginsSettings(Section):
 
 
 def _check_patterns(value: tuple[str, ...]) -> tuple[str, ...]:
-    for index, pattern in enumerate(value):
+    for index, written in enumerate(value):
         try:
-            backtracks = _backtracks(re.compile(pattern))
+            pattern = re.compile(written)
         except re.error as cause:
             problem = "is not a regular expression ({cause})"
             raise validation_error(problem, "Correct the pattern", at=(index,), cause=cause.msg) from cause
-        if backtracks:
+        if pattern.search("") and not written.strip("^$"):
+            problem = "matches no character, so nothing is masked"
+            raise validation_error(problem, "Write a pattern, or remove it", at=(index,))
+        if length := _slow_length(pattern):
             problem = "takes exponential time on some texts: a repetition contains another one"
+            if length > _SHORT:
+                problem = "takes very long on some texts: its repetitions overlap"
             raise validation_error(problem, "Write it without nested repetitions such as (a+)+", at=(index,))
     return value
 
 
-def _backtracks(pattern: re.Pattern[str]) -> bool:
-    """Return true if the search of a short text that nearly matches takes long; the texts are made of its characters."""
-    for sample in {*pattern.pattern, "a", "0", " ", "-"}:
-        for length in range(14, 27, 2):  # each step costs an exponential pattern at least twice the time
+_SHORT = 26
+_LENGTHS = (14, 16, 18, 20, 22, 24, _SHORT, 32, 40, 50, 62, 78, 97, 121, 151, 189, 236, 300)
+
+
+def _slow_length(pattern: re.Pattern[str]) -> int:
+    """Return the length of a text that nearly matches and whose search takes long; 0 if there is none.
+
+    The texts repeat one or two characters of the pattern. They grow in steps: an exponential pattern is slow at
+    :data:`_SHORT` characters or a few more, one of third degree at 300.
+    """
+    written = pattern.pattern
+    samples = {*written, *map("".join, pairwise(written)), "a", "0", " ", "-"}
+    for sample in samples:
+        for length in _LENGTHS:
             began = process_time()
-            pattern.search(sample * length + "\0")
+            pattern.search((sample * length)[:length] + "\0")
             if process_time() - began > 0.02:
-                return True
-    return False
+                return length
+    return 0
 
 
 class Logging(Section):

@@ -61,5 +61,5 @@ class Diagnostic(Protocol):
 
 
 LOADED, IDLE, DISABLED, BLOCKED = "loaded", "idle", "disabled", "blocked"
-QUARANTINED, INCOMPATIBLE = "quarantined", "incompatible"
+QUARANTINED, INCOMPATIBLE, UNTRIED = "quarantined", "incompatible", "untried"
 """States of an installed plugin, as ``claw plugins list`` prints them."""

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -93,7 +94,9 @@ def states_of(
     states = state.decide_states(
         found, wanted, used, _section_errors(found, wanted, environ, file, lines or {})
     )
-    failures, now = PluginHealth(home / "plugins").failures(), time.time()
+    health, now = PluginHealth(home / "plugins"), time.time()
+    failures, sound = health.failures(), health.sound
+    states = (*(replace(one, sound=sound[one.id]) if one.id in sound else one for one in states),)
     if not failures:
         return states
     return (*state.with_needs([state.with_failure(one, failures.get(one.id), now) for one in states]),)

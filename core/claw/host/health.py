@@ -5,7 +5,7 @@ read it. A record holds while the files of the plugin are those that failed; tha
 that too. A plugin that hung, or that ended the process twice, is not loaded again until its files change, a day has
 passed, or the operator asks (``claw plugins retry``). Every other failure is tried again by the next process. A plugin
 that loads, and of which a part cannot be used, has a record too (NOTED): of a part that fails in turns, until it works
-in one.
+in one. So has one of a third party that loaded (SOUND): until then nobody knows that it does.
 
 A plugin can end the process (``os._exit``, a crash in C), and no host in that process can record it. So a note names the
 plugin while it is being loaded, and the end itself adds its cause to the note: ``os._exit`` is wrapped meanwhile, and
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from claw.host.manifest import InstalledPlugin
     from claw.storage.database import Database
 
-FAILED, HUNG, CRASHED, NOTED = "failed", "hung", "crashed", "noted"
+FAILED, HUNG, CRASHED, NOTED, SOUND = "failed", "hung", "crashed", "noted", "sound"
 MAX_CRASHES = 2
 WINDOW_SECONDS = 24 * 3600.0
 _CODE = frozenset({".py", ".so", ".pyd", ".dylib", ".json"})  # a plugin may write others beside its own
@@ -51,9 +51,9 @@ _TABLE = "CREATE TABLE IF NOT EXISTS plugin_failures (plugin TEXT, failure TEXT)
 
 @dataclass(frozen=True, slots=True)
 class LoadFailure:
-    """A failure of a plugin.
+    """A failure of a plugin; or its success (SOUND), with the digest of the files that were loaded.
 
-    :param kind: FAILED, HUNG, CRASHED or NOTED.
+    :param kind: FAILED, HUNG, CRASHED, NOTED or SOUND.
     :param stage: import, register, config or run.
     :param cause: English template of the problem, or a text that is shown as it is.
     :param fix: template of the instruction of the error; empty = none of its own.
@@ -102,7 +102,7 @@ class LoadFailure:
     @property
     def of_other_process(self) -> bool:
         """True if the process in which the plugin failed goes on without it, and is not this one."""
-        return self.kind != NOTED and self.run != os.getpid() and _is_running(self.run)
+        return self.kind not in (NOTED, SOUND) and self.run != os.getpid() and _is_running(self.run)
 
     def holds_for(self, found: "InstalledPlugin") -> bool:
         """Return true if the files are those that failed; of a failure at run, if its process lives too."""
@@ -128,14 +128,19 @@ class PluginHealth:
     ) -> None:
         self._folder, self._database, self._now = folder, database, now
         self._path = database.path if database else folder.parent / "state.db"
-        self._recorded: set[str] | None = None  # the plugins with a row, read at the first question
+        self._recorded: set[str] | None = None  # the plugins with a failure, read at the first question
+        self.sound: dict[
+            str, str
+        ] = {}  # plugin → digest of the files that were loaded, as of the last question
 
     def failures(self) -> dict[str, LoadFailure]:
         """Return plugin id → its last failure, with the others. Nothing is written: notes of dead processes are only
         counted."""
         found: dict[str, LoadFailure] = {}
-        for row in sorted(self._read(), key=lambda one: (one.kind == NOTED, -one.at)):
-            if not row.config or row.config == self._config_digest():
+        rows = self._read()
+        self.sound = {one.plugin: one.digest for one in rows if one.kind == SOUND}
+        for row in sorted(rows, key=lambda one: (one.kind == NOTED, -one.at)):
+            if row.kind != SOUND and (not row.config or row.config == self._config_digest()):
                 first = found.setdefault(row.plugin, row)
                 found[row.plugin] = first if first is row else replace(first, others=(*first.others, row))
         for plugin, cause in map(_read_note, self._notes_of_dead_processes()):
@@ -188,18 +193,23 @@ class PluginHealth:
         elif first.kind != NOTED:
             run = next((one.run for one in before if one.of_other_process), run)
         rows = [replace(one, run=run, at=one.at or now, config=config) for one in failures]
+        if first.kind == NOTED:
+            rows.append(LoadFailure(first.plugin, SOUND, "", "", digest=first.digest))
         self._store(first.plugin, [*kept, *rows])
 
-    def clear(self, plugin: str, *, parts: bool = False) -> None:
+    def clear(self, plugin: str, *, parts: bool = False, digest: str = "") -> None:
         """Remove the records of a plugin that was loaded. That of another process that runs without it stays.
 
         :param parts: also the records of parts that failed in turns.
+        :param digest: of its files; they are recorded as sound. Empty for a plugin of claw's own, which its tests load.
         """
         if self._recorded is None:
-            self._recorded = {one.plugin for one in self._read()}
-        if plugin in self._recorded:
-            kept = _lasting(self._of(plugin))
-            self._store(plugin, [one for one in kept if not (parts and any(one.part))])
+            self.failures()
+        if digest or plugin in (self._recorded or ()):
+            kept = [one for one in _lasting(self._of(plugin)) if not (parts and any(one.part))]
+            self._store(
+                plugin, [*kept, LoadFailure(plugin, SOUND, "", "", digest=digest)] if digest else kept
+            )
 
     def replace_part(self, plugin: str, part: tuple[str, str], *failures: LoadFailure) -> None:
         """Record that a part of a loaded plugin failed in a turn, in place of its earlier failure, or that it works."""
@@ -211,8 +221,8 @@ class PluginHealth:
         return ((one.plugin, *one.part) for one in self._read() if any(one.part))
 
     def reset(self, plugin: str) -> None:
-        """Remove the records of a plugin, because the operator says so."""
-        self._store(plugin, [])
+        """Remove the failures of a plugin, because the operator says so."""
+        self._store(plugin, [one for one in self._of(plugin) if one.kind == SOUND])
 
     def _store(self, plugin: str, rows: list[LoadFailure]) -> None:
         if [replace(one, at=0.0) for one in rows] == [replace(one, at=0.0) for one in self._of(plugin)]:
@@ -222,8 +232,9 @@ class PluginHealth:
         delete = "DELETE FROM plugin_failures WHERE plugin = ?", (plugin,)
         insert = "INSERT INTO plugin_failures VALUES (?, ?)"
         added = [(insert, (plugin, to_json(replace(one, others=()))[1])) for one in rows]
-        if self._write(delete, *added) and rows:
-            self._recorded = (self._recorded or set()) | {plugin}
+        if self._write(delete, *added) and self._recorded is not None:
+            failed = {plugin} if any(one.kind != SOUND for one in rows) else set()
+            self._recorded = (self._recorded - {plugin}) | failed
 
     def _crash(self, plugin: str, before: LoadFailure | None) -> LoadFailure:
         recent = before and before.kind == CRASHED and self._now() - before.at < WINDOW_SECONDS
@@ -372,14 +383,6 @@ def location_of(why: BaseException) -> str:
             place += f":{step.tb_lineno}"
         step = step.tb_next
     return place
-
-
-def show_traceback(why: BaseException) -> None:
-    """Print the traceback of a plugin's failure when ``CLAW_DEBUG`` is set."""
-    if os.environ.get("CLAW_DEBUG"):
-        import traceback
-
-        traceback.print_exception(why)
 
 
 @contextmanager

@@ -108,7 +108,10 @@ class DiscardedOutput(io.TextIOBase):
 
 
 def run_bounded(
-    run: Callable[[], T], seconds: float, threads: Callable[[BaseException], None] = lambda why: None
+    run: Callable[[], T],
+    seconds: float,
+    threads: Callable[[BaseException], None] = lambda why: None,
+    undone: Callable[[str], None] = lambda what: None,
 ) -> T:
     """Run plugin code for at most ``seconds``, in a thread that is abandoned when it hangs.
 
@@ -116,6 +119,7 @@ def run_bounded(
     have no effect.
 
     :param threads: called with each exception in a thread that the code started meanwhile.
+    :param undone: called with what the code changed for the whole process, and what is as before.
     :raises PluginTimeout: it did not return. All other exceptions pass through.
     """
     outcome, raised = list[T](), list[BaseException]()
@@ -127,8 +131,8 @@ def run_bounded(
             raised.append(why)
 
     with (
-        _keep_folder(),
-        _keep_signals(),
+        _keep_folder(undone),
+        _keep_signals(undone),
         _catch_threads(threads),
         contextlib.redirect_stdout(DiscardedOutput()),
     ):
@@ -178,6 +182,14 @@ def describe_exception(why: BaseException) -> str:
     return f"{type(why).__name__}: {text}" if text else type(why).__name__
 
 
+def show_traceback(why: BaseException) -> None:
+    """Print the traceback of a plugin's failure when ``CLAW_DEBUG`` is set."""
+    if os.environ.get("CLAW_DEBUG"):
+        import traceback
+
+        traceback.print_exception(why)
+
+
 def failure_of(plugin: str, stage: str, why: BaseException, kind: str = FAILED) -> LoadFailure:
     """Return the failure of a plugin that raised ``why``, or did not return in time."""
     kind = HUNG if isinstance(why, PluginTimeout) else kind
@@ -189,11 +201,20 @@ def failure_of(plugin: str, stage: str, why: BaseException, kind: str = FAILED) 
     return LoadFailure(plugin, kind, stage, cause, fix, place=why.where, values=values)
 
 
-def _keep_folder() -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def _keep_folder(undone: Callable[[str], None]) -> Iterator[None]:
     try:
-        return contextlib.chdir(os.getcwd())
+        before = os.getcwd()
     except FileNotFoundError:  # it was removed; there is nothing to restore
-        return contextlib.nullcontext()
+        yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            if os.getcwd() != before:
+                undone(t("the working folder"))
+        os.chdir(before)
 
 
 @contextlib.contextmanager
@@ -215,13 +236,14 @@ def _catch_threads(tell: Callable[[BaseException], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _keep_signals() -> Iterator[None]:
+def _keep_signals(undone: Callable[[str], None]) -> Iterator[None]:
     """Ignore signal handlers that code off the main thread sets while plugins load: signals belong to claw."""
     real = signal.signal
 
     def kept(number: int, handler: Any) -> Any:
         if threading.current_thread() is threading.main_thread():
             return real(number, handler)
+        undone(t("the handler of {signal}", signal=signal.Signals(number).name))
         return signal.getsignal(number)
 
     signal.signal = kept  # type: ignore[assignment]

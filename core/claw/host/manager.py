@@ -24,8 +24,15 @@ from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageErro
 from claw.contracts.prompt import PromptSection
 from claw.contracts.tool import Tool, ToolContext
 from claw.host import hookspecs, registry
-from claw.host.health import NOTED, PluginHealth, files_digest, show_traceback
-from claw.host.isolation import describe_exception, failure_of, function_ids, replaced_functions, run_bounded
+from claw.host.health import NOTED, PluginHealth, files_digest
+from claw.host.isolation import (
+    describe_exception,
+    failure_of,
+    function_ids,
+    replaced_functions,
+    run_bounded,
+    show_traceback,
+)
 from claw.host.manifest import InstalledPlugin, ToolDeclaration, key_variables
 from claw.host.registry import BUILTIN, HOOKS, SLOTS, Contribution, HookRules, Registry
 from claw.host.state import PluginState, failure_fix, require_plugins, with_needs
@@ -139,8 +146,9 @@ class Host:
     def _record_load(self, plugin: str) -> None:
         """Record that a plugin was loaded, with all of its parts that cannot be used."""
         of, notes = self._states[plugin].found, self.notes.get(plugin, ())
-        rows = [replace(failure_of(plugin, "register", one, NOTED), digest=files_digest(of)) for one in notes]
-        self._health.record(*rows) if rows else self._health.clear(plugin)
+        digest = "" if of.is_first_party and not notes else files_digest(of)
+        rows = [replace(failure_of(plugin, "register", one, NOTED), digest=digest) for one in notes]
+        self._health.record(*rows) if rows else self._health.clear(plugin, digest=digest)
 
     def _imported(self, plugin: str) -> Any:
         package = self._states[plugin].found.package
@@ -152,9 +160,12 @@ class Host:
 
     def _bounded(self, plugin: str, run: Callable[[], T], seconds: float) -> T:
         raised: list[BaseException] = []
+        undone: list[str] = []
         try:
-            return run_bounded(run, seconds, threads=raised.append)
+            return run_bounded(run, seconds, raised.append, undone.append)
         finally:
+            for what in dict.fromkeys(undone):
+                self._note(t("plugin {id} changed {what}; claw has undone it", id=plugin, what=what))
             for why in raised:
                 self._note(t("a thread of plugin {id} failed: {why}", id=plugin, why=describe_exception(why)))
 

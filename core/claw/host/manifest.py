@@ -28,6 +28,7 @@ Kind = Literal[
 ]  # fmt: skip
 KINDS: tuple[str, ...] = get_args(Kind)
 _EVERY_TURN = frozenset({"middleware", "models", "context", "approver", "turn-log", "session-store"})
+_EVERY_TURN |= {"section", "reviewer", "filter", "observer"}
 """Kinds that take part in every turn, so that a plugin with one of them is loaded once it is enabled."""
 
 Name = Annotated[str, msgspec.Meta(pattern=r"\S")]

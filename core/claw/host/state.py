@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 from claw.config import summary
 from claw.config.paths import Path as KeyPath, values_at
 from claw.config.summary import ANY_ENDPOINT, ConfigOutline, install_hint
-from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
+from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED, UNTRIED
 from claw.contracts.errors import ConfigError, PluginError
-from claw.host.health import FAILED, NOTED, LoadFailure
+from claw.host.health import FAILED, NOTED, LoadFailure, files_digest
 from claw.host.manifest import API_VERSION, InstalledPlugin, Manifest, api_matches, providers_of
 from claw.i18n import add_translations, t
 from claw.policy.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
@@ -44,6 +44,7 @@ class PluginState:
     :param without_failure: of one that is quarantined for a failure that an earlier process recorded: its state without.
     :param prevented: that failure keeps processes from loading it again.
     :param faults: cause and fix of each recorded failure; ``why`` and ``fix`` join them.
+    :param sound: digest of its files when it was last loaded; empty = never, as far as this home knows.
     """
 
     found: InstalledPlugin
@@ -56,6 +57,19 @@ class PluginState:
     without_failure: "PluginState | None" = None
     prevented: bool = False
     faults: tuple[tuple[str, str], ...] = ()
+    sound: str = ""
+
+    @property
+    def is_untried(self) -> bool:
+        """True for a third party's plugin in use that no process of this home has loaded with the files that it has."""
+        if self.state != LOADED or self.found.is_first_party:
+            return False
+        return not self.sound or self.sound != files_digest(self.found)
+
+    @property
+    def shown(self) -> str:
+        """The state for people: nobody knows yet if one that is untried loads."""
+        return UNTRIED if self.is_untried else self.state
 
     @property
     def to_load(self) -> "PluginState":

@@ -24,8 +24,14 @@ from claw.contracts.errors import ToolError
 from claw.contracts.text import repair_text
 from claw.contracts.tool import Tool, ToolContext, ToolResult, attributed, validate
 from claw.contracts.transcript import Image, Text
-from claw.host.health import PartHealth, location_of, show_traceback
-from claw.host.isolation import DEFAULT_TIMEOUTS, ProcessExitRaised, Timeouts, describe_exception
+from claw.host.health import PartHealth, location_of
+from claw.host.isolation import (
+    DEFAULT_TIMEOUTS,
+    ProcessExitRaised,
+    Timeouts,
+    describe_exception,
+    show_traceback,
+)
 from claw.i18n import t
 
 T = TypeVar("T")

@@ -31,8 +31,8 @@ class BudgetDiagnostic:
         self._least = Amount(1, shortest_answer(settings))
 
     def check(self, context: DiagnosticContext) -> Sequence[Finding]:
-        """Report budgets in dollars that refuse a model without a known price, and daily ones that are used up."""
-        return [*self._unpriced(context)] + [
+        """Report daily budgets that are used up."""
+        return [
             Finding(
                 f"budgets.{cap.name}",
                 "budget",
@@ -44,14 +44,13 @@ class BudgetDiagnostic:
             if cap.allows(Amount(), self._least) and not cap.allows(spent, self._least)
         ]  # fmt: skip
 
-    def _unpriced(self, context: DiagnosticContext) -> Iterator[Finding]:
+    def _unpriced(self, setup: Setup) -> Iterator[Finding]:
         """Yield budgets in dollars for models of which neither the file nor the provider knows the price; the providers
         of models in use are loaded."""
-        setup: Setup = context.setup
         if not any(cap.nanos is not None for cap in self._caps):
             return
         meter = UsageMeter.of(setup.config.settings, {}, UsageLedger())
-        providers = _providers_in_use(context)
+        providers = _providers_in_use(setup)
         for cap in (one for one in self._caps if one.nanos is not None):
             agents = [id for id in setup.config.agent_ids if fnmatchcase(id, cap.agent or "*")]
             for ref in dict.fromkeys(ref for id in agents for ref in setup.models(id)):
@@ -61,7 +60,8 @@ class BudgetDiagnostic:
                     yield Finding(f"budgets.{cap.name}.usd", "budget", refusal.problem, refusal.fix)
 
     def check_config(self, setup: Any) -> Iterator[Finding]:
-        """Report budgets that are smaller than any call."""
+        """Report budgets in dollars that refuse a model without a known price, and those smaller than any call."""
+        yield from self._unpriced(setup)
         for cap in self._caps:
             if not cap.allows(Amount(), self._least):
                 why = t("every model call is refused: it reserves its longest answer, {count:token|tokens} or more",
@@ -94,10 +94,10 @@ class BudgetDiagnostic:
             return unused if "no such table" in str(why) else []
 
 
-def _providers_in_use(context: DiagnosticContext) -> dict[str, Any]:
+def _providers_in_use(setup: Setup) -> dict[str, Any]:
     """Return the providers of the plugins in use, by name."""
-    host, found = command_host(context.environ, setup=context.setup), dict[str, Any]()
-    for state in context.setup.plugin_states:
+    host, found = command_host(setup.config.environ, setup=setup), dict[str, Any]()
+    for state in setup.plugin_states:
         manifest = state.found.manifest
         if state.state == LOADED and (manifest is None or "provider" in manifest.kinds):
             for provider in (host.ask(state.id) or {}).get("register_providers", ()):

@@ -1,6 +1,7 @@
 """``agents.compaction`` and ``agents.contextPruning`` in the config file."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from claw import Section
 from claw.runtime import Duration, Names, Size, section_default, validation_error
@@ -89,3 +90,13 @@ class ContextPruning(Section):
     tools: PrunedTools = section_default()
     soft_trim: SoftTrim = section_default()
     hard_clear: HardClear = section_default()
+
+    def odd_keys(self, agents: Any) -> Iterator[tuple[tuple[str, ...], str, str, dict[str, object]]]:
+        """Yield a warning for each limit that another one makes useless."""
+        if self.mode != "off" and self.hard_clear.enabled and self.soft_trim_ratio >= self.hard_clear_ratio:
+            problem = "it has no effect: results are removed at hardClearRatio, {limit}"
+            yield ("softTrimRatio",), problem, "Write a smaller number", {"limit": self.hard_clear_ratio}
+        kept = self.soft_trim.head_chars + self.soft_trim.tail_chars
+        if "soft_trim" in self.model_fields_set and kept >= self.soft_trim.max_chars > 0:
+            problem = "nothing is cut: headChars and tailChars keep {kept} characters"
+            yield ("softTrim", "maxChars"), problem, "Write a larger number than their sum", {"kept": kept}

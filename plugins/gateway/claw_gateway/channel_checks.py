@@ -77,15 +77,18 @@ def unknown_channel_findings(setup: Setup) -> Iterator[Finding]:
 
 
 def _closed_lists(address: Address, config: Config) -> Iterator[Finding]:
-    key = account_key(address.channel, address.account)
+    key, setting = account_key(address.channel, address.account), partial(account_setting, address, config)
     if not _admits_someone(address, config):
         why, fix = (
             t("no one may write there: its allow lists are empty"),
             t("claw config set '{key}.allowFrom[]' ID", key=key),
         )
-        yield Finding(key, "nobody", why, fix)
+        if setting("dm_policy") == "disabled":
+            why = t("no one may write there: dmPolicy is disabled, and no group is listed")
+            fix = t("Choose another dmPolicy, list groups, or write enabled: false")
+        if setting("dm_policy") != "open":  # else the channel does not start, as another finding says
+            yield Finding(key, "nobody", why, fix)
         return
-    setting = partial(account_setting, address, config)
     section = config.settings.channels[address.channel]
     written = {
         place

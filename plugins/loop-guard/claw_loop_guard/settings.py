@@ -1,5 +1,9 @@
 """``tools.loopDetection`` in the config file, for all agents or for one."""
 
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
 from claw import Section
 from claw.runtime import section_default
 from pydantic import AliasChoices, Field
@@ -36,3 +40,15 @@ class LoopDetection(Section):
         description="So many equal answers of one call end the turn.",
     )
     detectors: LoopDetectors = section_default()
+
+    def odd_keys(self, agents: Any) -> Iterator[tuple[tuple[str, ...], str, str, dict[str, object]]]:
+        """Yield a warning for each threshold that is never reached, because a graver one comes first."""
+        grades = (
+            ("warningThreshold", self.warning_threshold),
+            ("criticalThreshold", self.critical_threshold),
+            ("breakerThreshold", self.breaker_threshold),
+        )
+        for (name, value), (next_name, limit) in pairwise(grades):
+            if self.enabled and value >= limit:
+                problem = "it has no effect: {next} is {limit}, and comes first"
+                yield (name,), problem, "Write a smaller number", {"next": next_name, "limit": limit}

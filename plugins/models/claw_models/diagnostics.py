@@ -21,13 +21,19 @@ from claw import (
     t,
 )
 from claw.runtime import (
+    ANY_ENDPOINT,
+    BLOCKED,
+    DISABLED,
     App,
     InstalledPlugin,
+    PluginState,
     Setup,
+    format_key,
     outline_config,
     providers_of,
     providers_used,
     select_models,
+    values_at,
 )
 
 from claw_models.capabilities import capability_findings, configured_capabilities, provider_capabilities
@@ -46,14 +52,14 @@ class ModelDiagnostic:
         setup: Setup = context.setup
         if context.online:
             return await model_findings(setup)
-        settings = setup.config.settings
-        known = ((ref, configured_capabilities(settings, ref)) for ref in setup.models())
-        return [*refusal_findings(setup, context.environ), *capability_findings(settings, known)]
+        notes = (one for one in _configured_findings(setup) if not one.grave)
+        return [*refusal_findings(setup, context.environ), *notes]
 
     def check_config(self, setup: Setup) -> Iterable[Finding]:
         """Check that every model of an agent can be one, and that this process has a key for it."""
         models = dict.fromkeys(model_name_findings(setup))  # an alias and its model are one fault
-        return [*models, *key_findings(setup)]
+        windows = (one for one in _configured_findings(setup) if one.grave)
+        return [*models, *key_findings(setup), *windows]
 
     def status(self, context: DiagnosticContext) -> Mapping[str, Any]:
         """Return where the key of the default model comes from."""
@@ -63,6 +69,13 @@ class ModelDiagnostic:
         model = (choice.primary if choice else None) or context.setup.default_model
         provider = config.settings.models.aliases.get(model, model).partition("/")[0]
         return {"key": key_source(config, context.setup.found, provider, context.environ)}
+
+
+def _configured_findings(setup: Setup) -> Iterator[Finding]:
+    """Yield what the file says of the capabilities of the default agent's models."""
+    settings = setup.config.settings
+    known = ((ref, configured_capabilities(settings, ref)) for ref in setup.models())
+    return capability_findings(settings, known)
 
 
 def model_name_findings(setup: Setup) -> Iterator[Finding]:
@@ -78,13 +91,21 @@ def model_name_findings(setup: Setup) -> Iterator[Finding]:
         if one.base_url or (one.model_extra or {}).get("type")
     }
     is_complete = all(one.manifest or one.fault for one in found)
-    for key, choice in _model_choices(settings.agents):
-        for name in filter(None, (choice.primary, *choice.fallbacks)):
+    for key, primary, fallbacks in _model_choices(setup.config):
+        for name in filter(None, (primary, *fallbacks)):
             provider, slash, model = settings.models.aliases.get(name, name).partition("/")
-            if not slash and name != choice.primary:
+            if not slash and name != primary:
                 continue  # a fallback of the same provider
             if not (provider and model):
                 problem, fix = t("{name} is no model", name=name), t("Write provider/model, or an alias")
+            elif off := _plugin_that_is_off(setup, provider):
+                problem = t(
+                    "no plugin provides {provider}: {id} is {state}",
+                    id=off.id,
+                    provider=provider,
+                    state=t(off.state),
+                )
+                fix = off.fix
             elif is_complete and provider not in known and provider in settings.providers:
                 problem = t(
                     "no plugin provides {provider}, and providers.{provider} has no baseUrl",
@@ -102,11 +123,35 @@ def model_name_findings(setup: Setup) -> Iterator[Finding]:
             yield Finding(key, "model", problem, fix)
 
 
-def _model_choices(agents: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the key and the value of each choice of models in the file."""
+def _plugin_that_is_off(setup: Setup, provider: str) -> PluginState | None:
+    """Return the plugin of a provider that the operator disabled or blocked; None if another one serves it."""
+    section = setup.config.settings.providers.get(provider)
+    lines = [
+        (one, line.name)
+        for one in setup.plugin_states
+        for line in (one.found.manifest.providers if one.found.manifest else ())
+    ]
+    served = [one for one, name in lines if name == provider]
+    if section and section.base_url:
+        served += [one for one, name in lines if name == ANY_ENDPOINT]
+    off = [one for one in served if one.state in (DISABLED, BLOCKED)]
+    return off[0] if off and len(off) == len(served) else None
+
+
+def _model_choices(config: Any) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield key, first model and fallbacks of each choice in the file; aliases that no agent uses come last."""
+    agents, used = config.settings.agents, set[str]()
     sections = [("agents.defaults", agents.defaults)]
     sections += [(f"agents.list[{index}]", agent) for index, agent in enumerate(agents.list or ())]
-    return ((f"{key}.model", section.model) for key, section in sections if section.model)
+    for key, section in sections:
+        if choice := section.model:
+            used |= {choice.primary or "", *choice.fallbacks}
+            yield f"{key}.model", choice.primary or "", choice.fallbacks
+    for path, name in values_at(config.layout.tree, "agents.compaction.model"):
+        yield format_key(path), str(name or ""), ()
+    for name, model in config.settings.models.aliases.items():
+        if name not in used:
+            yield f"models.aliases.{name}", model, ()
 
 
 def variables_of(found: Iterable[Any], provider: str) -> tuple[str, ...] | None:

@@ -7,7 +7,7 @@ from claw import DiagnosticContext, Finding, nearest, t
 from claw.runtime import Setup, split_key, value_at
 
 from claw_skills.settings import SkillSettings
-from claw_skills.skill_index import SkillIndex
+from claw_skills.skill_index import SkillIndex, skill_folders
 
 
 class SkillDiagnostic:
@@ -23,30 +23,35 @@ class SkillDiagnostic:
         return ()
 
     def check_config(self, setup: Setup) -> Iterator[Finding]:
-        """Find names in lists of skills that no skill of an agent with that list has."""
+        """Find skills and folders that settings of an agent name and that are not there."""
         config = setup.config
         known: dict[str, set[str]] = {}
-        allowed: dict[str, tuple[str, ...]] = {}
+        named: dict[str, str] = {}
+        folders: dict[str, str] = {}
         for agent in map(config.agent, config.agent_ids):
             settings = agent.section("skills", SkillSettings)
-            if settings.allow is None:
-                continue
             key = agent.key_of("skills")
             is_list = isinstance(value_at(config.raw, split_key(key) or ()), list)
             place = key if is_list else f"{key}.allow"
-            allowed[place] = settings.allow
             # An agent without a workspace of its own works in the folder in which claw was started.
-            folders = {agent.workspace} if agent.has_configured_workspace else {agent.workspace, Path.cwd()}
-            found = {one.skill.name for folder in folders for one in self._index.find(agent, folder)}
-            known.setdefault(place, set()).update(found)
-        for place, names in allowed.items():
-            for index, name in enumerate(names):
-                if name not in known[place]:
-                    near = nearest(name, known[place])
-                    fix = (
-                        t("Did you mean {near}?", near=near)
-                        if near
-                        else t("claw skills list shows the skills")
-                    )
-                    why = t("no skill has the name {name}, so it has no effect", name=name)
-                    yield Finding(f"{place}[{index}]", "skill", why, fix, grave=False)
+            places = {agent.workspace} if agent.has_configured_workspace else {agent.workspace, Path.cwd()}
+            skills = [one.skill for folder in places for one in self._index.find(agent, folder)]
+            for index, name in enumerate(settings.allow or ()):
+                named[f"{place}[{index}]"] = name
+                known.setdefault(f"{place}[{index}]", set()).update(one.name for one in skills)
+            for name in settings.entries:
+                named[f"{key}.entries.{name}"] = name
+                known.setdefault(f"{key}.entries.{name}", set()).update(one.key for one in skills)
+            extra = (one.folder for one in skill_folders(agent, None, config.environ) if one.name == "extra")
+            for index, folder in enumerate(extra):
+                if not folder.is_dir():
+                    folders[f"{key}.extraDirs[{index}]"] = str(folder)
+        for place, name in named.items():
+            if name not in known[place]:
+                near = nearest(name, known[place])
+                fix = t("Did you mean {near}?", near=near) if near else t("claw skills list shows the skills")
+                why = t("no skill has the name {name}, so it has no effect", name=name)
+                yield Finding(place, "skill", why, fix, grave=False)
+        for place, path in folders.items():
+            why = t("it has no effect: there is no folder {path}", path=path)
+            yield Finding(place, "skill", why, t("Correct it, or remove it"), grave=False)

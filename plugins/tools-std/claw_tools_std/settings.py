@@ -1,11 +1,16 @@
 """``tools.exec`` in the config file, for all agents or for one."""
 
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from claw import Section
 from claw.runtime import validation_error
 from claw_tool_sdk import is_interpreter
 from pydantic import AfterValidator, AliasChoices, Field
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _no_interpreters(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -42,3 +47,18 @@ class ExecSettings(Section):
         description="Shown of what a command says; the whole is kept, and the agent reads on there.",
     )
     background: bool = Field(True, description="Whether commands may go on in the background.")
+
+    def odd_keys(self, agents: Any) -> Iterator[tuple[tuple[str | int, ...], str, str, dict[str, object]]]:
+        """Yield a warning for each entry that matches no folder, program or variable."""
+        for index, folder in enumerate(self.trusted_dirs):
+            if not Path(folder).is_dir():
+                problem = "it has no effect: there is no folder {folder}"
+                yield ("trustedDirs", index), problem, "Write its whole path", {"folder": folder or "''"}
+        for index, name in enumerate(self.safe_bins):
+            if not name.strip() or "/" in name:
+                problem, fix = "it has no effect: this is no name of a program", "Write a name such as cut"
+                yield ("safeBins", index), problem, fix, {}
+        for index, name in enumerate(self.env_allow):
+            if not _VARIABLE.fullmatch(name):
+                problem = "it has no effect: this is no name of an environment variable"
+                yield ("envAllow", index), problem, "Write a name such as AWS_PROFILE", {}

@@ -7,6 +7,7 @@ from claw.runtime import LOADED, PluginState, Setup, chosen_by_file, outline_con
 
 from claw_admin.config_checks.file_warnings import file_warnings
 from claw_admin.config_checks.installed_warnings import check_installed, installed_names
+from claw_admin.config_checks.references import reference_warnings
 from claw_admin.config_checks.tool_lists import unknown_words, unrestricted_lists
 
 
@@ -32,6 +33,7 @@ def config_warnings(setup: Setup) -> Iterator[ConfigError]:
     names = installed_names(setup.found)
     yield from file_warnings(config)
     yield from check_installed(config, names)
+    yield from reference_warnings(config, names, setup.plugin_states)
     wanted = outline_config(config.layout.tree)
     unlisted = (
         [] if setup.tools is not None else [one for one in setup.plugin_states if not _lists_tools(one)]

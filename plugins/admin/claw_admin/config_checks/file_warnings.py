@@ -47,6 +47,8 @@ def _unset_variables(config: Config) -> Iterator[ConfigError]:
     settings = config.settings.model_dump(by_alias=True, exclude_unset=True)
     secrets = ((path, leaf) for path, leaf in _leaves(settings) if isinstance(leaf, Secret))
     for path, leaf in (*_leaves(substitute_all(config.layout.tree, config.environ)), *secrets):
+        if _is_off(config.layout.tree, path):
+            continue
         if isinstance(leaf, Secret) and leaf.empty:
             yield config.sections.error(
                 path, "the key is empty, so it is not used", "Write a value, or remove the key"
@@ -57,6 +59,15 @@ def _unset_variables(config: Config) -> Iterator[ConfigError]:
                 yield config.sections.error(
                     path, "the environment variable {name} is not set", fix, name=name, grave=True
                 )
+
+
+def _is_off(tree: Any, path: Path) -> bool:
+    """Return true if a section around the path is off (``enabled: false``), so that nothing needs what it says."""
+    for step in path:
+        if isinstance(tree, Mapping) and tree.get("enabled") is False:
+            return True
+        tree = tree.get(step) if isinstance(tree, Mapping) else tree[step]
+    return False
 
 
 _FOREIGN_REFERENCE = re.compile(
@@ -118,6 +129,8 @@ def _invalid_ids(config: Config) -> Iterator[ConfigError]:
             lists += [
                 (("groups", id, "allowFrom"), group.allow_from or ()) for id, group in part.groups.items()
             ]
+            for id in part.dms:
+                yield from _invalid_id(config, (*place, "dms", id), name, id)
             for at, people in lists:
                 for index, person in enumerate(people):
                     yield from _invalid_id(config, (*place, *at, index), name, person)

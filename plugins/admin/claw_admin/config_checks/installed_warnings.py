@@ -103,19 +103,21 @@ def _unknown_sections(config: Config, known: InstalledNames) -> Iterator[ConfigE
     if not known.has_unlisted:
         problem = "no installed plugin provides the channel {name}, so it stays off"
         for name in settings.channels:
-            yield from _unknown_name(config, ("channels", name), name, known.channels, problem, fix)
+            yield from unknown_name(config, ("channels", name), name, known.channels, problem, fix)
         for name, section in settings.providers.items():
             if not (section.base_url and ANY_ENDPOINT in known.providers):
                 problem = "no installed plugin provides {name} as a model provider"
                 own = "For a service of your own, write its baseUrl. Else remove the section"
                 own = own if ANY_ENDPOINT in known.providers and not package_of(name) else fix
-                yield from _unknown_name(config, ("providers", name), name, known.providers, problem, own)
+                yield from unknown_name(config, ("providers", name), name, known.providers, problem, own)
     for name in settings.plugins.entries:
         path: Path = ("plugins", "entries", name)
-        yield from _unknown_name(config, path, name, known.plugins, "plugin {name} is not installed", fix)
+        for missing in unknown_name(config, path, name, known.plugins, "plugin {name} is not installed", fix):
+            missing.grave = settings.plugins.entries[name].required  # claw does not start without it
+            yield missing
 
 
-def _unknown_name(
+def unknown_name(
     config: Config, path: Path, name: str, there: Iterable[str], problem: str, fix: str
 ) -> Iterator[ConfigError]:
     """Yield a warning if ``name`` is not in ``there``. A suggestion of the nearest one takes precedence over ``fix``."""
@@ -131,7 +133,7 @@ def _unknown_plugins(config: Config, known: InstalledNames) -> Iterator[ConfigEr
     for key, names in (("allow", plugins.allow or ()), ("deny", plugins.deny)):
         for index, name in enumerate(names):
             path: Path = ("plugins", key, index)
-            yield from _unknown_name(config, path, name, known.plugins, "plugin {name} is not installed", fix)
+            yield from unknown_name(config, path, name, known.plugins, "plugin {name} is not installed", fix)
 
 
 def _plugin_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
@@ -171,7 +173,7 @@ def _providers_of_tools(config: Config, known: InstalledNames) -> Iterator[Confi
                 yield config.sections.error(path, why, "Write a provider, or provider/model", grave=True)
             elif not known.has_unlisted:
                 fix = "To use it: {install}. Else remove the section"
-                yield from _unknown_name(config, path, name, there, problem, fix)
+                yield from unknown_name(config, path, name, there, problem, fix)
 
 
 def _people_of_channels(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
@@ -185,7 +187,7 @@ def _people_of_channels(config: Config, known: InstalledNames) -> Iterator[Confi
         for index, person in enumerate(people):
             name = person.partition(":")[0].strip().lower()
             if name and not person.startswith("+") and ":" in person and not known.has_unlisted:
-                yield from _unknown_name(config, (*place, index), name, there, problem, fix)
+                yield from unknown_name(config, (*place, index), name, there, problem, fix)
 
 
 def _channel_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]:

@@ -62,12 +62,14 @@ def plugin_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Findin
     """Check the plugins together, and each one, without loading any."""
     wanted = outline_config(setup.config.layout.tree)
     for state in setup.plugin_states:
-        yield from filter(partial(_is_asked_for, state), check_unloaded(state, wanted, environ))
+        if not state.found.package:
+            continue  # it is required and not installed, as a warning about the file says
+        yield from filter(partial(is_asked_for, state), check_unloaded(state, wanted, environ))
     yield from name_conflicts(setup.found)
     yield from slot_conflicts(setup.plugin_states, setup.config.settings.plugins.slots.chosen())
 
 
-def _is_asked_for(state: PluginState, finding: Finding) -> bool:
+def is_asked_for(state: PluginState, finding: Finding) -> bool:
     """Return false for notes about a plugin that nobody configured, and about variables in place of which the file may
     have a key: the checks of models and channels know that."""
     manifest = state.found.manifest

@@ -59,10 +59,14 @@ def doctor(
         why = t("the checks of plugins wait for a valid config file")
         found.append(Finding("plugins", "unasked", why, grave=False))
     else:
-        context = diagnostics.DoctorContext(load_setup(), os.environ, online, channel)
+        setup = load_setup()
         if not channel:
-            found += diagnostics.refusal_findings(context.setup)
-            found += diagnostics.tool_findings(context.setup)
+            failures, setup = diagnostics.load_findings(setup)
+            # A part that its settings keep from working is a warning about the file already.
+            said = [f"{one.key}: {one.problem}" for one in warnings if one.grave]
+            found += (one for one in failures if not any(text in one.problem for text in said))
+            found += diagnostics.tool_findings(setup)
+        context = diagnostics.DoctorContext(setup, os.environ, online, channel)
         found = list(
             {
                 (one.about, one.problem): one for one in (*found, *diagnostics.plugin_findings(context))
@@ -101,6 +105,8 @@ def plugins_doctor(
     """
     from claw.runtime import load_setup, outline_config
 
+    from claw_admin.doctor.checks import is_asked_for
+
     setup = load_setup()
     wanted = outline_config(setup.config.layout.tree)
     chosen = _chosen(setup.plugin_states, plugin)
@@ -108,7 +114,8 @@ def plugins_doctor(
     seen: dict[str, ProbeResult] = {}
     found: list[Finding] = [one for one in name_conflicts(setup.found) if plugin in ("", one.about)]
     for state in chosen:
-        found += check_unloaded(state.without_failure or state, wanted, os.environ)
+        unloaded = check_unloaded(state.without_failure or state, wanted, os.environ)
+        found += (one for one in unloaded if plugin or is_asked_for(state, one))
         if _may_load(state, named=bool(plugin)):
             if state.prevented:
                 seconds = f"{SECONDS * times:g}"
@@ -118,9 +125,8 @@ def plugins_doctor(
             seen[state.id] = probe_plugin(state.id, times)
             record_health(state.found, seen[state.id], setup.config.home)
             diffs = compare_with_probe(state, seen[state.id], wanted, budget_ms)
-            found += (
-                one for one in diffs if (one.about, one.problem) not in {(f.about, f.problem) for f in found}
-            )
+            said = {(one.about, one.problem) for one in found}
+            found += (one for one in diffs if (one.about, one.problem) not in said)
     left, fixed = _apply_fixes(found) if fix else (found, [])
     if as_json:
         rows = [_plugin_data(one, seen.get(one.id)) for one in chosen]
@@ -235,7 +241,7 @@ def _finding_data(finding: Finding) -> dict[str, Any]:
 
 
 def _plugin_data(state: PluginState, seen: ProbeResult | None) -> dict[str, Any]:
-    body: dict[str, Any] = {"id": state.id, "state": state.state, "looked": seen is not None}
+    body: dict[str, Any] = {"id": state.id, "state": state.shown, "looked": seen is not None}
     if seen:
         body |= {
             "importMs": seen.import_ms, "memoryKb": seen.memory_kb, "modules": seen.modules,

@@ -6,12 +6,13 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from claw import ClawError, ConfigError, Diagnostic, Finding, HttpClients, PluginConfig, UsageError, t
 from claw.runtime import (
+    HOOKS,
     LOADED,
     QUARANTINED,
     Contribution,
@@ -60,13 +61,13 @@ def _folder_for_notes() -> Iterator[str]:
 
 
 @contextmanager
-def diagnostics_host(setup: Setup, hook: str = HOOK) -> Iterator[Host]:
+def diagnostics_host(setup: Setup, hooks: tuple[str, ...] = (HOOK,)) -> Iterator[Host]:
     """Yield a host that asks plugins for their diagnostics and nothing else; it writes only failures to load."""
     network, home = HttpClients(), setup.config.home
 
     def view(plugin: str) -> PluginConfig:
         kept = (
-            home / "plugins" if hook == HOOK else Path(notes)
+            home / "plugins" if hooks == (HOOK,) else Path(notes)
         )  # what a plugin writes while it registers tools
         return PluginConfig(setup.config, plugin, network.client, kept / plugin)
 
@@ -75,7 +76,7 @@ def diagnostics_host(setup: Setup, hook: str = HOOK) -> Iterator[Host]:
         closing(Database(home / "state.db")) as database,
     ):
         yield Host(
-            setup.plugin_states, view, PluginHealth(Path(notes), database), rules=HookRules(hooks=(hook,))
+            setup.plugin_states, view, PluginHealth(Path(notes), database), rules=HookRules(hooks=hooks)
         )
 
 
@@ -102,46 +103,55 @@ def plugin_findings(context: DoctorContext) -> list[Finding]:
         return asyncio.run(_ask_all(asked, context, found))
 
 
-def refusal_findings(setup: Setup) -> Iterator[Finding]:
-    """Load each plugin in use that provides channels or model services; one that refuses its settings is a finding."""
-    for hook, kind in (("register_channels", "channel"), ("register_providers", "provider")):
-        with diagnostics_host(setup, hook) as host:
+def load_findings(setup: Setup) -> tuple[list[Finding], Setup]:
+    """Load each plugin in use as a start does, all but its tools.
+
+    Channels and model services are asked apart: a channel that fails must not hide a model service.
+
+    :returns: a finding for each that fails, and for each part that cannot be used; the setup without those that fail,
+        so that no later check waits for one that hangs.
+    """
+    apart, found = ("register_channels", "register_providers"), list[Finding]()
+    others = tuple(hook for hook in HOOKS if hook not in (*apart, "register_tools", HOOK))
+    for hooks in ((apart[0],), (apart[1],), others):
+        kinds = {HOOKS[hook].kind for hook in hooks}
+        with diagnostics_host(setup, hooks) as host:
             for state in setup.plugin_states:
                 manifest = state.found.manifest
-                if (
-                    state.state == LOADED
-                    and manifest
-                    and kind in manifest.kinds
-                    and host.ask(state.id) is None
-                ):
-                    after = next(one for one in host.plugin_states if one.id == state.id)
-                    yield Finding(state.id, after.stage, after.why, after.fix)
+                is_asked = manifest is None or not kinds.isdisjoint(manifest.kinds)
+                if state.state == LOADED and is_asked:
+                    found += _load_findings(host, state.id)
+            setup = replace(setup, plugin_states=host.plugin_states)
+    return found, setup
+
+
+def _load_findings(host: Host, plugin: str) -> Iterator[Finding]:
+    """Load a plugin; yield its failure, or its parts that cannot be used."""
+    if host.ask(plugin) is None:
+        after = next(one for one in host.plugin_states if one.id == plugin)
+        yield Finding(plugin, after.stage, after.why, after.fix)
+    yield from (Finding(plugin, "part", note.problem, note.fix) for note in host.notes.get(plugin, ()))
 
 
 def tool_findings(setup: Setup) -> Iterator[Finding]:
-    """Load each plugin in use that provides tools, and check what it provides; one whose tools depend on its settings
+    """Load each plugin in use that provides tools, and check them; one whose tools depend on its settings
     (kind tool without a tool in its manifest) is left to its own diagnostic.
     """
     suppliers, undeclared = setup.config.settings.tools.suppliers, list[ToolFact]()
-    with diagnostics_host(setup, "register_tools") as host:
+    with diagnostics_host(setup, ("register_tools",)) as host:
         for state in setup.plugin_states:
             manifest = state.found.manifest
             if state.state != LOADED or (manifest and not manifest.tools):
                 continue
-            answers = host.ask(state.id)
-            if answers is None:
-                after = next(one for one in host.plugin_states if one.id == state.id)
-                yield Finding(state.id, after.stage, after.why, after.fix)
-            elif manifest is None:
+            yield from _load_findings(host, state.id)
+            if manifest is None and (answers := host.ask(state.id)) is not None:
                 undeclared += (
                     tool_fact(tool, state.id, suppliers) for tool in answers.get("register_tools", ())
                 )
-            yield from (
-                Finding(state.id, "part", note.problem, note.fix) for note in host.notes.get(state.id, ())
-            )
     facts = sorted((*undeclared, *setup.facts), key=lambda fact: fact.plugin is not None)  # as in an app
     conflicts = judge_tools(facts, (), RunFacts()).conflicts
-    for conflict in (one for one in conflicts if one.kind != "twice"):  # that is a note of its plugin
+    # One that is there twice is a note of its plugin; one that the operator gave to another plugin is as wanted.
+    for conflict in (one for one in conflicts if one.kind not in ("twice", "handed")):
         fix = t("claw config set tools.suppliers.{tool} {id}, or uninstall one of the plugins",
                 tool=conflict.fact.name, id=conflict.fact.supplier)  # fmt: skip
         yield Finding(conflict.fact.supplier, "conflict", str(conflict), fix)

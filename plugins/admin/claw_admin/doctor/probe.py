@@ -114,7 +114,7 @@ def record_health(found: InstalledPlugin, seen: ProbeResult, home: Path, *, part
         digest, failures = files_digest(found), (seen.failure, *seen.failure.others)
         health.record(*(replace(one, digest=digest, run=0, at=0.0, others=()) for one in failures))
     elif not seen.fault:
-        health.clear(found.id, parts=parts)
+        health.clear(found.id, parts=parts, digest="" if found.is_first_party else files_digest(found))
 
 
 Tree = tuple[ImportTime, "list[Tree]"]

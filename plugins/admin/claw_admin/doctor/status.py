@@ -51,7 +51,7 @@ def setup_data(setup: Setup, environ: Mapping[str, str]) -> dict[str, Any]:
         "agents": len(config.agent_ids),
         "model": config.settings.models.aliases.get(model, model) or t("none"),
         "workspace": str(agent.workspace),
-        "plugins": dict(Counter(state.state for state in plugin_states(environ))),
+        "plugins": dict(Counter(state.shown for state in plugin_states(environ))),
     }
     names = dict.fromkeys((*_ORDER, *facts, *added))
     return {name: {**added, **facts}[name] for name in names if name in facts or name in added}

@@ -182,9 +182,9 @@ def _set_enabled(plugin: str, as_json: bool, *, on: bool) -> None:
         set_value(file, "plugins.allow[]", plugin, os.environ)
     state = next(one for one in plugin_states() if one.id == plugin)
     if as_json:
-        document("plugin-state", {"plugin": plugin, "state": state.state, "why": state.why})
+        document("plugin-state", {"plugin": plugin, "state": state.shown, "why": state.why})
     else:
-        typer.echo(f"{plugin}: {t(state.state)}" + (f" ({state.why})" if state.why else ""))
+        typer.echo(f"{plugin}: {t(state.shown)}" + (f" ({state.why})" if state.why else ""))
 
 
 def _home() -> Path:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,8 +64,14 @@ async def _explained(scenario: Scenario, all_: bool) -> tuple[Judgement, list[Ex
         known = JudgedTools(judged)
         rows = [explain_tool(name, host_app.config, known, host_app.host.plugin_states) for name in names]
         faulty = {one.id for one in host_app.host.plugin_states if one.stage}  # a part of it failed before
+        untried = {one.id for one in host_app.host.plugin_states if one.is_untried}
         rows = [
             verify_tool(row, host_app.host) if row.available and row.plugin in faulty else row for row in rows
+        ]
+        why = t("nothing has loaded its plugin yet; claw tools explain does")
+        rows = [
+            replace(row, why=why) if row.available and row.plugin in untried and not row.why else row
+            for row in rows
         ]
         _warn_of_absent_tools(host_app, judged)
         left = list(tools_left_out(host_app, judged))
