@@ -1,6 +1,7 @@
 """The diagnostic of the config file, which every command that judges the file asks."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from claw import ConfigError, DiagnosticContext, Finding
 from claw.runtime import LOADED, PluginState, Setup, chosen_by_file, outline_config
@@ -31,6 +32,8 @@ def config_warnings(setup: Setup) -> Iterator[ConfigError]:
     """Yield every warning about the file; words of tool lists only if all tools are known."""
     config = setup.config
     names = installed_names(setup.found)
+    in_use = installed_names(one.found for one in setup.plugin_states if one.is_usable)
+    names = replace(names, sandboxes=in_use.sandboxes)  # one that is off wraps no call
     yield from file_warnings(config)
     yield from check_installed(config, names)
     yield from reference_warnings(config, names, setup.plugin_states)
