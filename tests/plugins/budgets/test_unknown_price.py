@@ -17,7 +17,7 @@ def findings(home: Path, **more: Any) -> list[dict[str, Any]]:
     (home / "config.yaml").write_text(json.dumps(tree))
     (home / "config.yaml").chmod(0o600)
     said = CliRunner().invoke(app, ["doctor", "--json"])
-    return [one for one in json.loads(said.stdout)["findings"] if one["about"].startswith("budgets")]
+    return [one for one in json.loads(said.stdout)["findings"] if ": budgets." in one["about"]]
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_key_the_model_and_both_fixes_are_named(home: Path) -> None:
     [found] = findings(home, budgets={"daily": {"usd": 5}, "chat": {"tokens": 100_000}})
 
-    assert found["about"] == "budgets.daily.usd" and found["grave"]
+    assert found["about"] == f"{home / 'config.yaml'}:1: budgets.daily.usd" and found["grave"]
     assert "the price of box/qwen-big is unknown" in found["problem"]
     assert "providers.box.models.qwen-big.price" in found["mend"]
     assert "tokens instead of usd" in found["mend"]
