@@ -18,6 +18,7 @@ from claw.policy.engine import judge_runs, judge_tools, resolve_tools
 from claw.policy.layers import LAYERS, Layer, ListEntry
 from claw.policy.subjects import RunFacts, ToolFact, tool_fact
 from claw.testing import FakeTool
+from claw_admin.policy import judged_run
 from hypothesis import given, settings, strategies as st
 
 OWNER = RunFacts(owner=True, provider="anthropic", model="opus")
@@ -167,7 +168,10 @@ def test_a_long_pattern_against_a_long_name_takes_no_time() -> None:
 
 
 def test_a_turn_and_the_commands_ask_the_same_function() -> None:
-    assert turn_context.resolve_tools is tools.resolve_tools is resolve_tools
+    assert turn_context.resolve_tools is judged_run.resolve_tools is resolve_tools
+    # The command of core asks what a turn asks, the rulings of the runtime.
+    assert "rulings" in tools._judgement.__code__.co_names
+    assert not hasattr(tools, "resolve_tools")
 
 
 # -- the worked example of the seeds (003, 5.3) -------------------------------------------------------------

@@ -33,6 +33,8 @@ from claw.security.redaction import KnownSecretMask, Redactor, StreamMask
 
 Log = Callable[[str], None]
 
+_Delta = type[TextDelta] | type[ThinkingDelta]
+
 
 def apply_middleware(
     providers: Mapping[str, Contribution[Provider]],
@@ -101,12 +103,14 @@ class GuardedProvider:
         if request.tools and self._tool_mode(request.model) != "none":
             self._check_window(request.model)
         mask = self._redactor.answer_mask
-        kinds: tuple[type[ThinkingDelta | TextDelta], ...] = (ThinkingDelta, TextDelta)
-        masks = {kind: StreamMask(mask) for kind in kinds}
+        masks: dict[_Delta, StreamMask] = {
+            ThinkingDelta: StreamMask(mask),
+            TextDelta: StreamMask(mask),
+        }
         async with aclosing(_checked_stream(self._provider, request, self._silence_seconds)) as stream:
             async for event in stream:
                 if isinstance(event, TextDelta | ThinkingDelta):
-                    kind = next(kind for kind in kinds if isinstance(event, kind))
+                    kind: _Delta = TextDelta if isinstance(event, TextDelta) else ThinkingDelta
                     if shown := masks[kind].feed(event.text):
                         yield kind(shown)
                 elif isinstance(event, Finished):

@@ -88,7 +88,7 @@ class RecordingConfig:
         self.channels[name] = model
         return _least(model)
 
-    def accounts(
+    def record_accounts(
         self, name: str, model: Any, *credentials: str, ready: Callable[[str, Any], object] | None = None
     ) -> dict[str, Any]:
         """Return ``channels.NAME`` with only the required values and credentials."""

@@ -228,10 +228,9 @@ class ChatParser:
         if not choices and (name == "error" or is_failure(data)):
             raise failure_said(self._model, data, status=200)
         self._usage = data.get("usage") or self._usage
-        if found := next((one for one in (data, *(choices or ())) if one.get("error")), None):
-            raise failure_said(
-                self._model, found["error"], status=200
-            )  # OpenRouter, in the middle of an answer
+        for part in (data, *(choices or ())):
+            if part.get("error"):  # OpenRouter, in the middle of an answer
+                raise failure_said(self._model, part["error"], status=200)
         for choice in choices or ():
             if choice.get("index") in (0, None):
                 yield from self._process_choice(choice, choice.get("delta") or choice.get("message") or {})

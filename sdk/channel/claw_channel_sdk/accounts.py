@@ -72,6 +72,8 @@ def read_accounts(
     :param ready: called with each account and its settings; raises ConfigError when something is missing.
     :raises ConfigError: a key of the section is wrong, or no account can start.
     """
+    if record := getattr(config, "record_accounts", None):  # ``claw plugins build`` reads no file
+        return Accounts(record(name, model, *credentials, ready=ready))
     section = config.tree("channels", name)
     if config.channel(name, model) is None or not isinstance(section, Mapping):
         return Accounts({})
