@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from claw.runtime import Conversation, FunctionCommand
 from claw.testing import FakeChannel, FakeProvider, Harness, says, standard_plugins
 from integration.test_chat_commands import type_in
 from integration.test_serving import Channels
+from msgspec.structs import replace as msgspec_replace
 
 OPEN = {"channels": {"fake": {"allowFrom": ["u1"], "groups": {"g1": {}}}}, "owners": ["fake:boss"]}
 
@@ -97,7 +99,15 @@ async def test_a_command_may_reply_before_its_answer_and_submit_a_message(tmp_pa
 
 
 async def test_a_plain_message_asks_no_plugin_for_commands() -> None:
-    async with Harness(FakeProvider(says("hi"))) as harness:
+    harness = Harness(FakeProvider(says("hi")))
+    # Our own plugins with commands have other things to do in a turn: one that has not.
+    found = [one for one in standard_plugins() if one.id != "sessions"]
+    [sessions] = (one for one in standard_plugins() if one.id == "sessions")
+    manifest = msgspec_replace(sessions.manifest, kinds=("chat-command",), config_keys=(), config_models={})
+    environ = {"CLAW_HOME": str(harness.home), "HOME": str(harness.home), "PATH": "/usr/bin:/bin"}
+    setup = load_setup(environ, [*found, replace(sessions, manifest=manifest)])
+    harness._app = App(setup, plugins=harness._plugins)
+    async with harness:
         await harness.send("hello")
         loaded = {plugin for plugin, _, _ in harness.app.host._things()}
         assert "sessions" not in loaded
