@@ -105,7 +105,8 @@ def test_one_that_checks_the_file_at_every_start_is_asked_by_a_chat_too(tmp_path
     ],
 )
 def test_a_check_of_the_file_that_fails_is_named_and_the_others_are_asked(tmp_path, check, result):
-    members, config = f"def check_config(self, setup): {check}", ALLOW + "sandbox: {mode: all}\n"
+    members = f"def check_config(self, setup): {check}"
+    config = ALLOW + "sandbox: {mode: all}\nplugins: {deny: [sandbox]}\n"
     machine = a_machine(tmp_path, members=members, config=config, manifest=MANIFEST | {"configChecks": True})
 
     validated, chat = machine.claw("config", "validate"), machine.claw("chat", "hello")

@@ -103,7 +103,9 @@ def test_a_channel_whose_empty_lists_let_nobody_in_is_pointed_out(home, section,
     told = [one for one in found(home) if "no one may write" in one["problem"]]
     key = "channels.post.accounts.two" if shut == "two" else "channels.post"
     assert [one["about"].rpartition(": ")[2] for one in told] == ([key] if shut else [])
-    if told:
+    if told and section.get("dmPolicy") == "disabled":  # an id in the list would let nobody in
+        assert told[0]["mend"] == "Choose another dmPolicy, list groups, or write enabled: false"
+    elif told:
         assert f"claw config set '{key}.allowFrom[]' ID" in str(told[0]["mend"])
 
 

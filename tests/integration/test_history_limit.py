@@ -1,5 +1,7 @@
 """Number of earlier turns in a request, as configured for agent, channel and person."""
 
+from pathlib import Path
+
 import pytest
 from claw.config.loader import validate_source
 from claw.config.source import ConfigSource
@@ -65,4 +67,4 @@ async def test_the_limit_of_a_persons_direct_chat_is_none_of_a_groups(tmp_path):
 def test_a_limit_below_nothing_is_refused_with_its_key():
     tree = {"channels": {"fake": {"dms": {"u1": {"historyLimit": -1}}}}}
     with pytest.raises(ConfigError, match=r"channels\.fake\.dms.u1.historyLimit"):
-        validate_source(ConfigSource(tree=tree), None, {})
+        validate_source(ConfigSource(tree=tree), Path("home"), {})

@@ -28,7 +28,7 @@ def body(request: Request, turns: "MessagesTurns", default_max_tokens: int) -> d
 
     :param turns: the request's messages.
     """
-    messages = turns.whole
+    messages = _without_final_blanks(turns.whole)
     thinking = _thinking(request, messages)
     max_tokens = request.max_tokens or default_max_tokens
     budget = thinking.get("budget_tokens", 0)
@@ -47,6 +47,15 @@ def body(request: Request, turns: "MessagesTurns", default_max_tokens: int) -> d
         wire["thinking"] = thinking
     _mark_for_cache(wire, request, turns)
     return wire
+
+
+def _without_final_blanks(messages: list[Any]) -> list[Any]:
+    """Strip the blanks that end a final answer: the service refuses "trailing whitespace" there."""
+    last = messages[-1]
+    content = last["content"]
+    if last["role"] == "assistant" and content and "text" in content[-1]:
+        content[-1] = content[-1] | {"text": content[-1]["text"].rstrip()}
+    return messages
 
 
 def system_blocks(system: SystemPrompt) -> list[Block]:
