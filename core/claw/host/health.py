@@ -205,6 +205,8 @@ class PluginHealth:
         """
         if self._recorded is None:
             self.failures()
+        if self._database is None and not self._path.exists():
+            return  # a command that only looks creates no state for a success
         if digest or plugin in (self._recorded or ()):
             kept = [one for one in _lasting(self._of(plugin)) if not (parts and any(one.part))]
             self._store(
