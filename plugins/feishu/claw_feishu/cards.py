@@ -7,7 +7,7 @@ end, always, or the chat list says "generating" for ever.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import uuid4
@@ -144,8 +144,15 @@ class CardStream:
         """Return the number of cards that a text needs."""
         return len(card_pieces(text))
 
-    async def again(self, count: int) -> None:
-        """Post the first cards again under the same uuids, to learn their message ids."""
+    async def again(self, count: int, known: Sequence[str] = ()) -> None:
+        """Post the first cards again under the same uuids, to learn their message ids.
+
+        :param known: ids of the first of them that are known already; these cards are not touched.
+        """
+        for message_id in known[len(self._cards) :]:
+            card = Card(self._tenant, "", message_id)
+            card.open = False
+            self._cards.append(card)
         for at in range(len(self._cards), count):
             self._cards.append(await self._next_card(at))
 

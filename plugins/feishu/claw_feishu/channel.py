@@ -111,7 +111,8 @@ class FeishuChannel(ConnectionEvents):
             try:
                 self.bot = replace(self.bot, open_id=await self.who_we_are())
             except ClawError as why:
-                fatal = isinstance(why, ConfigError) or (isinstance(why, FeishuError) and why.permanent)
+                refused = isinstance(why, FeishuError) and why.permanent and not why.is_page
+                fatal = refused or isinstance(why, ConfigError)
                 self.down(_advice(why), fatal=fatal)
                 await asyncio.sleep(self.pace.rest_seconds if fatal else pause)
                 pause = min(pause * 2, self.pace.most_seconds)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from claw import Attachment, Button, DeliveryError, Inbound
 from claw_feishu.fake import FakeAnswer, FakeFeishu, refusal
 from claw_feishu.tenant import FeishuError
-from plugins.feishu.places import FakeInbox, channel, listening, outbound, shown
+from plugins.feishu.places import QUICK, FakeInbox, channel, listening, outbound, shown
 
 LONG_CONNECTION, WEBHOOK = "websocket", "webhook"
 both = pytest.mark.parametrize("mode", [LONG_CONNECTION, WEBHOOK])
@@ -94,6 +95,14 @@ async def test_an_app_without_a_bot_is_reported_with_how_to_get_one() -> None:
             await feishu.until(lambda: us.state.state == "failed")
             assert "Add the bot feature" in us.state.detail
             await feishu.until(lambda: us.state.state == "up")  # fixed in the console, without a restart
+
+
+@pytest.mark.parametrize("path", ["bot/v3/info", "tenant_access_token"])
+async def test_a_page_of_a_proxy_at_the_start_is_asked_past_soon(path: str) -> None:
+    async with FakeFeishu() as feishu:
+        feishu.fail(path, FakeAnswer(404, b"<html>404 Not Found</html>", content_type="text/html"), times=1)
+        async with listening(feishu, up=False, mode=WEBHOOK, pace=replace(QUICK, rest_seconds=60)) as (us, _):
+            await feishu.until(lambda: us.state.state == "up")
 
 
 async def test_before_we_know_who_we_are_no_event_is_taken() -> None:
