@@ -339,6 +339,22 @@ async def test_an_answer_to_a_message_that_was_recalled_is_said_again() -> None:
         assert [(one.chat_id, one.reply_to) for one in feishu.ours] == [(inbox.received[0].address.chat, "")]
 
 
+async def test_an_answer_to_a_message_of_a_topic_that_was_recalled_stays_in_the_topic() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (us, inbox):
+        for text in ("a topic", "oops"):
+            said = await feishu.says(text, group=True, thread="omt_1")
+            await feishu.until(lambda said=said: said.acked)
+        first, recalled = inbox.received
+        feishu.messages[recalled.message_id].deleted = True
+        await us.send(outbound(recalled, "hi"))
+        assert [(one.thread_id, one.reply_to) for one in feishu.ours] == [("omt_1", first.message_id)]
+
+        for message in feishu.messages.values():
+            message.deleted = True
+        await us.send(outbound(recalled, "and more", key="k2"))
+        assert [(one.chat_id, one.reply_to) for one in feishu.ours] == [(recalled.address.chat, "")]
+
+
 async def test_files_go_out_and_come_in(tmp_path: Path) -> None:
     picture, paper = tmp_path / "a.png", tmp_path / "报价.pdf"
     picture.write_bytes(b"\x89PNG" * 10)

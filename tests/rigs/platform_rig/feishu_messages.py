@@ -159,10 +159,13 @@ class Messages:
         message.kind, message.content = str(body["msg_type"]), json.loads(str(body["content"]))
         return message
 
-    def of_thread(self, thread: str) -> dict[str, Any]:
-        """Return the messages of a topic."""
+    def of_thread(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Return a page of the messages of a topic."""
+        thread, most = query["container_id"], int(query.get("page_size") or 20)
         items = [self.document(one) for one in self.all.values() if one.thread == thread]
-        return {"items": items, "has_more": False, "page_token": ""}
+        if query.get("sort_type") == "ByCreateTimeDesc":
+            items.reverse()
+        return {"items": items[:most], "has_more": len(items) > most, "page_token": str(most)}
 
     def react(self, id: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Add a reaction of the bot."""

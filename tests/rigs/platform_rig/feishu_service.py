@@ -152,7 +152,7 @@ class FeishuService:
             ("GET", "/bot/v3/info", lambda body: None),
             ("POST", "/auth/v3/tenant_access_token/internal", lambda body: None),
             ("POST", "/im/v1/messages", self._send),
-            ("GET", "/im/v1/messages", lambda query: sent.of_thread(query["container_id"])),
+            ("GET", "/im/v1/messages", sent.of_thread),
             ("POST", f"{message}/reply", self._reply),
             (
                 "GET",
