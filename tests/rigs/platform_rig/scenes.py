@@ -94,6 +94,22 @@ def _killed_at_first_words(channel: str, *, responded: bool) -> Play:
     return play
 
 
+async def _feishu_killed_at_the_whole_answer(world: World) -> None:
+    """Refuse cards for a while; kill the gateway when the answer is in the chat and the response is not sent."""
+    assert world.feishu is not None
+    life = await listening(world)
+    world.model.pause_seconds = _SLOWLY
+    world.feishu.faults.order("POST /cards", *[Fault.E429] * _CUTS)
+
+    def shown(text: str, has_responded: bool) -> None:
+        if not has_responded and whole_runs(pieces(text)):
+            life.kill()
+
+    world.watch(shown)
+    await world.say("feishu", _CHAT["feishu"])
+    assert await life.wait(_LISTENS_SECONDS), "no answer was shown"
+
+
 def _while_words_grow(channel: str, act: Callable[[World, int], Awaitable[None]]) -> Play:
     """Let people act on a chat while the beginning of an answer is there; ``act`` gets the place of the question."""
 
@@ -298,6 +314,7 @@ SCENES: dict[str, Scene] = {
         )
         for responded in (False, True)
     },
+    "feishu killed at a whole answer without a card": Scene(("feishu",), _feishu_killed_at_the_whole_answer),
     "one 404 page for the bot of feishu": Scene(("feishu",), _page_of_a_proxy_for_feishu),
     "six responses of feishu are cut": Scene(("feishu",), _responses_of_feishu_are_cut),
     "an event of feishu comes again after a restart": Scene(("feishu",), _event_comes_again_after_a_restart),
