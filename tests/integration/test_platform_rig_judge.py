@@ -13,10 +13,19 @@ from rigs import platform_rig
 from rigs.platform_rig.aiogram_judge import judge_files, write_records
 from rigs.platform_rig.facts import Asked, Attempt, Call, Effect, History, Visible
 from rigs.platform_rig.faults import Fault, Faults, Rates
+from rigs.platform_rig.feishu_cards import Cards, Refused as FeishuRefused
+from rigs.platform_rig.feishu_messages import ChatMessage, Messages
+from rigs.platform_rig.feishu_push import ENCRYPT_KEY, VERIFICATION_TOKEN, sealed
+from rigs.platform_rig.feishu_service import FeishuService
+from rigs.platform_rig.feishu_types import (
+    wrong_in_event,
+    wrong_in_push,
+    wrong_in_request as wrong_in_feishu_request,
+)
 from rigs.platform_rig.judge import LIMITS, judge
 from rigs.platform_rig.labels import answer_parts, file_name
 from rigs.platform_rig.model_service import called, pending
-from rigs.platform_rig.pace import DiscordPace, TelegramPace
+from rigs.platform_rig.pace import DiscordPace, FeishuPace, TelegramPace
 from rigs.platform_rig.report import document, exit_code, table
 from rigs.platform_rig.seeds import read_lines, run_seeds, seeds_of, total
 from rigs.platform_rig.storm import Plan
@@ -418,3 +427,139 @@ def test_records_that_aiogram_could_not_read_are_named(tmp_path):
     write_records(tmp_path / "records", [("sendMessage", {"chat_id": 1})])
     with pytest.raises(RuntimeError, match="no module aiogram"):
         judge_files(python, [tmp_path / "records"])
+
+
+_IM, _CARDS = "/open-apis/im/v1/messages", "/open-apis/cardkit/v1/cards"
+_SEND = {"receive_id": "oc_1", "msg_type": "text", "content": "{}", "uuid": "a"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "body"),
+    [
+        ("POST", "/open-apis/im/v1/message", {}, {}),
+        ("PATCH", _CARDS, {}, {}),
+        ("POST", _IM, {"receive_id_kind": "chat_id"}, _SEND),
+        ("POST", _IM, {"receive_id_type": "chat_id"}, {**_SEND, "reply_in_thread": True}),
+        ("POST", f"{_IM}/om_1/reply", {}, {"msg_type": "text", "content": {"text": "x"}}),
+        ("POST", f"{_IM}/om_1/reply", {}, {"msg_type": "text", "content": "{}", "reply_in_thread": "true"}),
+        ("POST", f"{_IM}/om_1/reactions", {}, {"reaction_type": {"emoji": "OK"}}),
+        ("PUT", f"{_CARDS}/7/elements/answer/content", {}, {"content": "x", "sequence": "1"}),
+        ("PUT", f"{_CARDS}/7", {}, {"card": "{}", "sequence": 1}),
+        ("PATCH", f"{_CARDS}/7/settings", {}, {"settings": {}, "sequence": 1}),
+        ("GET", f"{_IM}/om_1", {}, {"message_id": "om_1"}),
+    ],
+)
+def test_a_request_that_the_sdk_of_feishu_does_not_know_is_illformed(method, path, query, body):
+    assert wrong_in_feishu_request(method, path, query, body)
+
+
+def test_a_request_of_the_sdk_of_feishu_is_wellformed():
+    assert wrong_in_feishu_request("POST", _IM, {"receive_id_type": "chat_id"}, _SEND) == []
+    written = {"content": "x", "sequence": 1, "uuid": "a"}
+    assert wrong_in_feishu_request("PUT", f"{_CARDS}/7/elements/answer/content", {}, written) == []
+    file = {"file_type": "stream", "file_name": "a.txt", "file": b"x"}
+    assert wrong_in_feishu_request("POST", "/open-apis/im/v1/files", {}, file) == []
+
+
+async def test_events_of_feishu_are_those_of_its_sdk_and_their_signature_is_judged():
+    service = FeishuService(Faults(random.Random(1)))
+    async with service:
+        for number, chat in enumerate(service.chats):
+            await service.say(chat, f"f1.{number}", "text")
+        await service.remove("301", 1)
+        assert service.illformed == []
+        waiting = [event for events in service.push.waiting.values() for event in events]
+    assert len(waiting) == len(service.chats) + 1
+    document = waiting[0].document
+    headers, body = sealed(document)
+    assert wrong_in_push(headers, body, ENCRYPT_KEY, VERIFICATION_TOKEN) == []
+    assert wrong_in_push({**headers, "X-Lark-Signature": "0" * 64}, body, ENCRYPT_KEY, VERIFICATION_TOKEN)
+    assert wrong_in_event({**document, "event": {"message": {"message_id": 1, "text": "x"}}})
+
+
+async def test_an_event_of_feishu_is_pushed_until_it_is_taken_in_the_order_of_its_chat():
+    service = FeishuService(Faults(random.Random(1)))
+    bodies: list[bytes] = []
+    refusals = [503, 500]
+
+    async def take(request: web.Request) -> web.Response:
+        body = await request.read()
+        if refusals:
+            return web.Response(status=refusals.pop())
+        assert wrong_in_push(request.headers, body, ENCRYPT_KEY, VERIFICATION_TOKEN) == []
+        bodies.append(body)
+        return web.json_response({})
+
+    app = web.Application()
+    app.router.add_post("/hook", take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    async with service:
+        service.push.port, service.push.path = runner.addresses[0][1], "/hook"
+        for number in range(3):
+            await service.say("301", f"f301.{number}", f"text {number}")
+        assert await until(lambda: len(service.confirmed) == 3, 15)
+    await runner.cleanup()
+    assert (len(bodies), service.push.posts, service.push.repeats) == (3, 3, 2)
+    texts = [event.document["event"]["message"]["content"] for event in service.push.taken]
+    assert [json.loads(text)["text"] for text in texts] == ["text 0", "text 1", "text 2"]
+
+
+def card_json(**config: bool) -> str:
+    element = {"tag": "markdown", "element_id": "answer", "content": ""}
+    return json.dumps({"schema": "2.0", "config": config, "body": {"elements": [element]}})
+
+
+def test_a_card_of_feishu_takes_growing_sequences_and_is_open_until_streaming_is_off():
+    messages = Messages()
+    card = messages.cards.add(card_json(streaming_mode=True))
+    shown_card = {
+        "msg_type": "interactive",
+        "content": json.dumps({"type": "card", "data": {"card_id": card.id}}),
+    }
+    sent = messages.send({**shown_card, "uuid": "a"}, "oc_1")
+    assert messages.send({**shown_card, "uuid": "a"}, "oc_1") is sent
+    with pytest.raises(FeishuRefused, match="the card is sent"):
+        messages.send({**shown_card, "uuid": "b"}, "oc_1")
+    cards = messages.cards
+    cards.write(card.id, "answer", {"content": "x", "sequence": 2, "uuid": "c"})
+    cards.write(card.id, "answer", {"content": "y", "sequence": 2, "uuid": "c"})
+    assert (messages.text(sent), messages.open_cards()) == ("x", 1)
+    with pytest.raises(FeishuRefused, match="sequence"):
+        cards.write(card.id, "answer", {"content": "z", "sequence": 2, "uuid": "d"})
+    cards.set(card.id, {"settings": '{"config": {"streaming_mode": false}}', "sequence": 3})
+    assert messages.open_cards() == 0 and cards.illformed == []
+    with pytest.raises(FeishuRefused, match="streaming mode is closed"):
+        cards.write(card.id, "answer", {"content": "z", "sequence": 4})
+
+
+def test_an_empty_card_of_feishu_is_left_open_and_a_card_of_other_form_is_illformed():
+    messages = Messages()
+    messages.send({"msg_type": "interactive", "content": card_json()}, "oc_1")
+    assert messages.open_cards() == 1
+    assert broken(replace(GOOD, incidents=Counter(card_open=1))) == {"card_open": 1}
+    cards = Cards()
+    cards.add(card_json(update_multi=False))
+    cards.add(card_json().replace("2.0", "1.0").replace("answer", "1st"))
+    assert len(cards.illformed) == 3
+
+
+def test_a_message_of_feishu_that_was_withdrawn_is_not_answered_and_not_shown():
+    messages = Messages()
+    asked = messages.add(ChatMessage(1, "oc_1", "text", {"text": "x"}, "ou_1", thread="omt_1"))
+    body = {"msg_type": "text", "content": '{"text": "y"}'}
+    assert messages.reply(asked.id, body).thread == "omt_1"
+    asked.is_withdrawn = True
+    with pytest.raises(FeishuRefused, match="withdrawn"):
+        messages.reply(asked.id, body)
+    (answered,) = messages.standing()
+    messages.delete(answered.id)
+    assert messages.standing() == []
+
+
+def test_feishu_allows_5_messages_a_second_in_a_chat_and_10_calls_on_a_card():
+    pace = FeishuPace(lambda: 0.0)
+    assert [pace.message("oc_1") for _ in range(6)] == [0] * 5 + [1]
+    assert [pace.card("7") for _ in range(11)] == [0] * 10 + [1]
+    assert (pace.message("oc_2"), pace.call("GET /x"), pace.refused) == (0, 0, 2)

@@ -7,7 +7,7 @@ end, always, or the chat list says "generating" for ever.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import uuid4
@@ -129,6 +129,7 @@ class CardStream:
         self._paused_until = 0.0
         self._cards: list[Card] = []
         self._unsent: Card | None = None
+        self._posted_again: Card | None = None
         self._wanted = ""
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -144,10 +145,33 @@ class CardStream:
         """Return the number of cards that a text needs."""
         return len(card_pieces(text))
 
-    async def again(self, count: int) -> None:
-        """Post the first cards again under the same uuids, to learn their message ids."""
+    async def again(self, count: int, known: Sequence[str] = ()) -> None:
+        """Post the first cards again under the same uuids, to learn their message ids.
+
+        :param known: ids of the first of them that are known already; these cards are not touched.
+        :raises LookupError: no card had been posted: the answer may have been sent as messages.
+        """
+        for message_id in known[len(self._cards) :]:
+            card = Card(self._tenant, "", message_id)
+            card.open = False
+            self._cards.append(card)
+        if count and not self._cards:
+            self._cards.append(await self._find_first())
         for at in range(len(self._cards), count):
             self._cards.append(await self._next_card(at))
+
+    async def _find_first(self) -> Card:
+        """Post the first card again; return the card that its message shows, and delete one that was not there yet."""
+        card = self._posted_again = self._posted_again or await self._next_card(0)
+        try:
+            found = await Card.found(self._tenant, card.message_id)
+            if found.card_id != card.card_id:
+                return found
+            await self._recall(card.message_id)
+        except FeishuError as why:
+            if not why.permanent:
+                raise
+        raise LookupError("no card had been posted")
 
     async def show(self, text: str) -> None:
         """Take the newest text; a task writes it at most every ``pace_seconds``."""

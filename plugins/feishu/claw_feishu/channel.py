@@ -111,7 +111,8 @@ class FeishuChannel(ConnectionEvents):
             try:
                 self.bot = replace(self.bot, open_id=await self.who_we_are())
             except ClawError as why:
-                fatal = isinstance(why, ConfigError) or (isinstance(why, FeishuError) and why.permanent)
+                refused = isinstance(why, FeishuError) and why.permanent and not why.is_page
+                fatal = refused or isinstance(why, ConfigError)
                 self.down(_advice(why), fatal=fatal)
                 await asyncio.sleep(self.pace.rest_seconds if fatal else pause)
                 pause = min(pause * 2, self.pace.most_seconds)
@@ -302,21 +303,19 @@ class FeishuChannel(ConnectionEvents):
 
     async def _post(self, outbound: Outbound, form: Form, uuid: str) -> str:
         """Send one form: as a reply where there is a message to reply to, in its thread, else as a new message."""
-        address, answered = outbound.address, outbound.reply_to
+        address, answered, answer = outbound.address, outbound.reply_to, None
         if answered not in (None, outbound.answers) and not await self._is_in_chat(address, str(answered)):
             answered = None  # a model may name a message id of another chat
         if answered is None and address.thread:
             answered = outbound.answers or await self.directory.in_thread(address.thread)
         body: dict[str, Any] = {"msg_type": form.msg_type, "content": form.content, "uuid": uuid}
-        answer = None
         if answered:
-            try:
-                answer = await self.tenant.call(
-                    "POST", f"{MESSAGES}/{answered}/reply", {**body, "reply_in_thread": bool(address.thread)}
-                )
-            except FeishuError as why:
-                if why.code != RECALLED:
-                    raise
+            answer = await self._reply(address, str(answered), body)
+            if (
+                answer is None and address.thread
+            ):  # its topic has other messages, and the chat is not the place
+                beside = await self.directory.beside(address.thread, str(answered))
+                answer = await self._reply(address, beside, body) if beside else None
         if answer is None:
             query = {"receive_id_type": receiver(address.chat)}
             answer = await self.tenant.call(
@@ -327,6 +326,16 @@ class FeishuChannel(ConnectionEvents):
             str(sent["message_id"]), address.chat, str(sent.get("chat_id") or ""), address.thread
         )
         return str(sent["message_id"])
+
+    async def _reply(self, address: Address, answered: str, body: dict[str, Any]) -> dict[str, Any] | None:
+        """Send a reply to a message; return None when that message was recalled."""
+        in_thread = {"reply_in_thread": bool(address.thread)}
+        try:
+            return await self.tenant.call("POST", f"{MESSAGES}/{answered}/reply", {**body, **in_thread})
+        except FeishuError as why:
+            if why.code != RECALLED:
+                raise
+        return None
 
     async def _is_in_chat(self, address: Address, message_id: str) -> bool:
         try:

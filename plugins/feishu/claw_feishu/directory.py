@@ -14,7 +14,7 @@ from claw import DeliveryError, Inbound, QuotedMessage
 
 from claw_feishu.inbound import FeishuBot, read_content
 from claw_feishu.richtext import Mentions
-from claw_feishu.tenant import Tenant
+from claw_feishu.tenant import FeishuError, Tenant
 
 T = TypeVar("T")
 SECONDS = 1.5
@@ -126,6 +126,24 @@ class Directory:
     async def in_thread(self, thread: str) -> str | None:
         """Return a message of a thread to reply to; None when there is none visible to the bot."""
         return await self._latest.ask(thread, self._first_in_thread)
+
+    async def beside(self, thread: str, message_id: str) -> str:
+        """Return the newest message of a thread besides one that was recalled; empty when none is visible to the bot.
+
+        :raises FeishuError: the lookup failed, and may work later.
+        """
+        query = {"container_id_type": "thread", "container_id": thread, "sort_type": "ByCreateTimeDesc"}
+        try:
+            answer = await self._tenant.call(
+                "GET", "/open-apis/im/v1/messages", query={**query, "page_size": 20}
+            )
+        except FeishuError as why:
+            if not why.permanent:
+                raise
+            return ""
+        items = answer["data"].get("items") or ()
+        others = (one for one in items if one["message_id"] != message_id and not one.get("deleted"))
+        return str(next(others, {}).get("message_id", ""))
 
     async def _with_place(self, inbound: Inbound) -> Inbound:
         if inbound.kind == "message":

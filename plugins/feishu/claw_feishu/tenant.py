@@ -48,17 +48,19 @@ class FeishuError(DeliveryError):
     :ivar code: the service's code; 0 when the answer had none.
     :ivar log_id: id that the service's support asks for.
     :ivar scopes: scopes of which one is missing.
+    :ivar is_page: the answer was none of the platform's API, such as the page of a proxy.
     """
 
     def __init__(self, problem: str, /, *, code: int = 0, log_id: str = "", **more: Any) -> None:
         super().__init__(problem, code=code, log_id=log_id, **more)
         self.code, self.log_id = code, log_id
+        self.is_page = not code and "status" in more
         self.scopes = scopes_in(str(more.get("said", ""))) if code == SCOPE_MISSING else ()
 
     @property
     def is_credentials(self) -> bool:
         """True if the app id or secret is wrong: no request of this account can work."""
-        return self.where == TOKEN_PATH and self.permanent
+        return self.where == TOKEN_PATH and self.permanent and not self.is_page
 
     @property
     def is_about_form(self) -> bool:

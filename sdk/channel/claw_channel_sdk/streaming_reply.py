@@ -9,7 +9,8 @@ class StreamingReply(Protocol):
     """A streaming reply. One per turn; whatever happens, ``finish`` or ``abandon`` ends it.
 
     Where the service drops repeats it may also have ``messages(text)``, the number of messages that a text takes, and
-    ``async again(count)``, which posts the first ones once more with the same keys: this finds what a crash left.
+    ``async again(count, known)``, which posts the first ones once more with the same keys: this finds what a crash left.
+    The ids in ``known`` are of the first of them, which are not posted again but are ``shown`` too.
     """
 
     @property

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from claw import Attachment, Button, DeliveryError, Inbound
 from claw_feishu.fake import FakeAnswer, FakeFeishu, refusal
 from claw_feishu.tenant import FeishuError
-from plugins.feishu.places import FakeInbox, channel, listening, outbound, shown
+from plugins.feishu.places import QUICK, FakeInbox, channel, listening, outbound, shown
 
 LONG_CONNECTION, WEBHOOK = "websocket", "webhook"
 both = pytest.mark.parametrize("mode", [LONG_CONNECTION, WEBHOOK])
@@ -94,6 +95,14 @@ async def test_an_app_without_a_bot_is_reported_with_how_to_get_one() -> None:
             await feishu.until(lambda: us.state.state == "failed")
             assert "Add the bot feature" in us.state.detail
             await feishu.until(lambda: us.state.state == "up")  # fixed in the console, without a restart
+
+
+@pytest.mark.parametrize("path", ["bot/v3/info", "tenant_access_token"])
+async def test_a_page_of_a_proxy_at_the_start_is_asked_past_soon(path: str) -> None:
+    async with FakeFeishu() as feishu:
+        feishu.fail(path, FakeAnswer(404, b"<html>404 Not Found</html>", content_type="text/html"), times=1)
+        async with listening(feishu, up=False, mode=WEBHOOK, pace=replace(QUICK, rest_seconds=60)) as (us, _):
+            await feishu.until(lambda: us.state.state == "up")
 
 
 async def test_before_we_know_who_we_are_no_event_is_taken() -> None:
@@ -328,6 +337,22 @@ async def test_an_answer_to_a_message_that_was_recalled_is_said_again() -> None:
         feishu.messages[inbox.received[0].message_id].deleted = True
         await us.send(outbound(inbox.received[0], "hi"))
         assert [(one.chat_id, one.reply_to) for one in feishu.ours] == [(inbox.received[0].address.chat, "")]
+
+
+async def test_an_answer_to_a_message_of_a_topic_that_was_recalled_stays_in_the_topic() -> None:
+    async with FakeFeishu() as feishu, listening(feishu) as (us, inbox):
+        for text in ("a topic", "oops"):
+            said = await feishu.says(text, group=True, thread="omt_1")
+            await feishu.until(lambda said=said: said.acked)
+        first, recalled = inbox.received
+        feishu.messages[recalled.message_id].deleted = True
+        await us.send(outbound(recalled, "hi"))
+        assert [(one.thread_id, one.reply_to) for one in feishu.ours] == [("omt_1", first.message_id)]
+
+        for message in feishu.messages.values():
+            message.deleted = True
+        await us.send(outbound(recalled, "and more", key="k2"))
+        assert [(one.chat_id, one.reply_to) for one in feishu.ours] == [(recalled.address.chat, "")]
 
 
 async def test_files_go_out_and_come_in(tmp_path: Path) -> None:

@@ -401,3 +401,31 @@ async def test_a_chat_that_we_are_not_in_is_asked_once_by_a_stream() -> None:
         with pytest.raises(DeliveryError, match="Add the bot to the chat"):
             await writer.finish(outbound(text="a b c"))
         assert len(feishu.calls("POST /open-apis/im/v1/messages")) == 1
+
+
+async def test_cards_that_were_posted_and_not_recorded_are_found_again_behind_a_known_one() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        writer = us.stream(outbound())
+        await writer.show("word " * 2000)
+        first, second = writer.shown
+        die()
+
+        for known in ((), (first,)):
+            found = us.stream(outbound())
+            await found.again(2, known)
+            assert found.shown == (first, second)
+            await found.abandon()
+        assert [message.message_id for message in feishu.ours] == [first, second]
+
+
+async def test_a_search_for_a_card_that_was_never_posted_leaves_none() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        receipt = await us.stream(outbound()).finish(outbound(text="hi"))  # no card was shown
+        found = us.stream(outbound())
+        feishu.fail("id_convert", refusal(99991400, "request trigger frequency limit", 429), times=1)
+        with pytest.raises(DeliveryError):
+            await found.again(1)
+        with pytest.raises(LookupError):
+            await found.again(1)
+        assert found.shown == ()
+        assert [message.message_id for message in feishu.ours] == list(receipt.message_ids)

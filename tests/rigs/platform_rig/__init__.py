@@ -23,6 +23,8 @@ lines break in both directions and the services refuse what their documentation 
     Judges them by aiogram, in an environment of its own: ``--aiogram PYTHON`` names its interpreter.
 ``discord_gateway``, ``discord_rest``, ``discord_objects``, ``discord_service``, ``discord_observer``
     The Discord gateway and REST API v10; a discord.py client reads along as a second bot.
+``feishu_service``, ``feishu_messages``, ``feishu_cards``, ``feishu_push``, ``feishu_types``
+    The Open API of Feishu with its signed and encrypted events; lark_oapi's classes judge requests, responses, events.
 ``http_callers``, ``relay``
     Programs that use the ``openai`` SDK, through a relay that cuts connections.
 ``gateway_process``

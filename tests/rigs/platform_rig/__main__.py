@@ -64,7 +64,9 @@ def main() -> int:
     options.add_argument(
         "--sum", type=Path, nargs="+", metavar="FILE", help="print the sum of files of --json"
     )
-    options.add_argument("--channels", default=",".join(CHANNELS), help="of telegram,http,discord,webhook")
+    options.add_argument(
+        "--channels", default=",".join(CHANNELS), help="of telegram,http,discord,webhook,feishu"
+    )
     options.add_argument("--queue", choices=("followup", "collect", "steer"), default="followup")
     options.add_argument("--no-faults", action="store_true", help="kills alone; no line breaks")
     options.add_argument("--python", default="", help="interpreter that has the claw to try")

@@ -87,7 +87,8 @@ class History:
     :ivar asked_of_model: the questions that the model has seen.
     :ivar queue: ``messages.queue.mode`` of the run; in ``followup`` every message has its own turn.
     :ivar illformed: what the platforms' types find wrong in requests.
-    :ivar incidents: by name, what happened to processes: ``crashed``, ``did_not_stop``, ``tools_missing`` …
+    :ivar incidents: by name, what happened to processes: ``crashed``, ``did_not_stop``, ``tools_missing`` …; and
+        ``card_open``, the cards that say that they are being generated, or are empty.
     """
 
     asked: Sequence[Asked] = ()

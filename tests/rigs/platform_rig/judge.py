@@ -8,8 +8,8 @@ from rigs.platform_rig.facts import Asked, Call, History, Visible
 from rigs.platform_rig.labels import FILE, Piece, notice, pieces, whole_runs
 
 LIMITS = (
-    "lost", "doubled", "half_left", "out_of_order", "astray", "repeated_once", "repeated_undeclared", "file_lost",
-    "file_doubled",
+    "lost", "doubled", "half_left", "card_open", "out_of_order", "astray", "repeated_once", "repeated_undeclared",
+    "file_lost", "file_doubled",
     "http_unanswered", "http_wrong", "http_dropped", "http_locked_out", "provider_gone", "channel_gone", "illformed",
     "crashed", "did_not_stop", "not_connected", "tools_missing",
 )  # fmt: skip

@@ -102,3 +102,38 @@ class DiscordPace:
         if wait > 0:
             headers |= {"Retry-After": str(math.ceil(wait)), "X-RateLimit-Scope": "user"}
         return max(0.0, wait), False, headers
+
+
+class FeishuPace:
+    """The limits of one app, a second: 50 calls of each method, 5 messages in a chat, 10 calls on a card.
+
+    open.feishu.cn, "frequency control", the page of the send call, and "streaming cards".
+
+    :ivar refused: calls that were refused.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._methods: dict[str, Window] = defaultdict(lambda: Window(50, 1.0, clock))
+        self._chats: dict[str, Window] = defaultdict(lambda: Window(5, 1.0, clock))
+        self._cards: dict[str, Window] = defaultdict(lambda: Window(10, 1.0, clock))
+        self.refused = 0
+
+    def call(self, method: str) -> int:
+        """Count a call of a method; return 0, or the seconds after which it is allowed."""
+        return self._wait(self._methods[method])
+
+    def message(self, chat: str) -> int:
+        """Count a message to a chat; return 0, or the seconds after which it is allowed."""
+        return self._wait(self._chats[chat])
+
+    def card(self, card: str) -> int:
+        """Count a call on a card; return 0, or the seconds after which it is allowed."""
+        return self._wait(self._cards[card])
+
+    def _wait(self, window: Window) -> int:
+        wait = window.wait()
+        if wait <= 0:
+            window.count()
+            return 0
+        self.refused += 1
+        return max(1, math.ceil(wait))

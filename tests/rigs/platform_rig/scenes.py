@@ -20,7 +20,9 @@ _PATIENCE = Patience(600.0, 15.0)
 _LISTENS_SECONDS = 60.0
 _IN_TIME_SECONDS = 1.5
 _SLOWLY = (0.4, 0.4)
-_CHAT = {"telegram": "101", "discord": "201", "http": "u1"}
+_BOT_INFO = "GET /bot/v3/info"
+_REPLY = "POST /messages/{message}/reply"
+_CHAT = {"telegram": "101", "discord": "201", "http": "u1", "feishu": "301"}
 _MANY_CALLS, _MANY_CONNECTIONS, _WRONG_TOKENS, _REFUSALS, _CUTS = 28, 300, 10, 16, 6
 Play = Callable[[World], Awaitable[None]]
 
@@ -46,13 +48,15 @@ async def listening(world: World) -> GatewayProcess:
     """Start a gateway and wait until every channel works."""
     life = await world.start()
     polls = world.telegram.polls if world.telegram else 0
+    asked = world.feishu.calls.get(_BOT_INFO, 0) if world.feishu else 0
 
     def listens() -> bool:
         telegram = world.telegram is None or world.telegram.calls.get("getUpdates", 0) > polls
-        return telegram and (world.discord is None or world.discord.is_connected)
+        feishu = world.feishu is None or world.feishu.calls.get(_BOT_INFO, 0) > asked
+        return telegram and feishu and (world.discord is None or world.discord.is_connected)
 
     assert await until(listens, _LISTENS_SECONDS), "the gateway does not listen"
-    while world.callers is not None and await _get(world, "/health") != 200:
+    while world.port and await _get(world, "/health") != 200:
         await asyncio.sleep(0.1)
     return life
 
@@ -88,6 +92,22 @@ def _killed_at_first_words(channel: str, *, responded: bool) -> Play:
         assert await life.wait(_LISTENS_SECONDS), "no beginning of an answer was shown"
 
     return play
+
+
+async def _feishu_killed_at_the_whole_answer(world: World) -> None:
+    """Refuse cards for a while; kill the gateway when the answer is in the chat and the response is not sent."""
+    assert world.feishu is not None
+    life = await listening(world)
+    world.model.pause_seconds = _SLOWLY
+    world.feishu.faults.order("POST /cards", *[Fault.E429] * _CUTS)
+
+    def shown(text: str, has_responded: bool) -> None:
+        if not has_responded and whole_runs(pieces(text)):
+            life.kill()
+
+    world.watch(shown)
+    await world.say("feishu", _CHAT["feishu"])
+    assert await life.wait(_LISTENS_SECONDS), "no answer was shown"
 
 
 def _while_words_grow(channel: str, act: Callable[[World, int], Awaitable[None]]) -> Play:
@@ -176,6 +196,41 @@ def _files(channel: str, *faults: Fault) -> Play:
     return play
 
 
+async def _page_of_a_proxy_for_feishu(world: World) -> None:
+    assert world.feishu is not None
+    world.feishu.faults.order(_BOT_INFO, Fault.E404_PAGE)
+    await listening(world)
+    await world.say("feishu", _CHAT["feishu"])
+
+
+async def _responses_of_feishu_are_cut(world: World) -> None:
+    assert world.feishu is not None
+    await listening(world)
+    world.feishu.faults.order(_REPLY, *[Fault.CUT_AFTER] * _CUTS)
+    for kind in ("plain", "long", "once"):
+        await world.say("feishu", _CHAT["feishu"], kind)
+
+
+async def _event_comes_again_after_a_restart(world: World) -> None:
+    """Kill the gateway when it has an event and the platform has not heard so; then push what was answered."""
+    feishu = world.feishu
+    assert feishu is not None
+    life = await listening(world)
+    feishu.faults.order("webhook", *[Fault.CUT_AFTER] * 2)
+    await world.say("feishu", _CHAT["feishu"], "once")
+    assert await until(world.effect_lines, _LISTENS_SECONDS, 0.005), "the tool was not called"
+    life.kill()
+    await life.wait(STOP_SECONDS)
+    life = await listening(world)
+    await until_settled(world, life, _PATIENCE)
+    (event,) = feishu.push.taken
+    await stop(world, life)
+    life = await listening(world)
+    for other_id in (False, True):
+        status = await feishu.push.again(event, other_id=other_id)
+        assert status == 200, f"an event that comes again is answered with {status}"
+
+
 async def _response_of_a_call_is_cut(world: World) -> None:
     await listening(world)
     world.relay_faults.order("connection", Fault.CUT_AFTER)
@@ -253,6 +308,16 @@ SCENES: dict[str, Scene] = {
             ("a person edits the question of an answer", _edit_the_question),
         )
     },
+    **{
+        f"feishu killed {'behind' if responded else 'at'} the first words of a card": Scene(
+            ("feishu",), _killed_at_first_words("feishu", responded=responded)
+        )
+        for responded in (False, True)
+    },
+    "feishu killed at a whole answer without a card": Scene(("feishu",), _feishu_killed_at_the_whole_answer),
+    "one 404 page for the bot of feishu": Scene(("feishu",), _page_of_a_proxy_for_feishu),
+    "six responses of feishu are cut": Scene(("feishu",), _responses_of_feishu_are_cut),
+    "an event of feishu comes again after a restart": Scene(("feishu",), _event_comes_again_after_a_restart),
     "killed in a tool that may run once": Scene(("telegram",), _killed_in_tool("once")),
     "killed in an undeclared tool": Scene(("telegram",), _killed_in_tool("undeclared")),
     "killed twice in an import": Scene(

@@ -10,7 +10,7 @@ from rigs.platform_rig.judge import judge
 from rigs.platform_rig.world import World
 
 _STILL_SECONDS, _TICK_SECONDS = 2.0, 0.5
-_OPEN = ("lost", "half_left", "half_explained", "file_lost", "file_told")
+_OPEN = ("lost", "half_left", "card_open", "half_explained", "file_lost", "file_told")
 """Counts that may still change: a message in doubt is settled when the messages of its chat have arrived."""
 _IDLE_SHARE = 0.1
 """A gateway that runs, or waits for a processor, for less of the time than this is idle."""

@@ -29,8 +29,9 @@ ENDS = {
 of the bot; ``delete``: it deletes one; ``effect``: a tool has written its line; ``term``: SIGTERM instead of a kill;
 ``stop``: a kill within 3 s of SIGTERM; ``long``: late, so that work gets done.
 """
-_SEARCHES = ("editMessageReplyMarkup", "GET /channels/{channel}/messages")
-_DELETES = ("deleteMessage", "DELETE /channels/{channel}/messages/{message}")
+_SEARCHES = ("editMessageReplyMarkup", "GET /channels/{channel}/messages", "POST /cards/id_convert")
+_DELETES = ("deleteMessage", "DELETE /channels/{channel}/messages/{message}", "DELETE /messages/{message}")
+_NEWS = ("getUpdates", "GET /bot/v3/info")
 _KINDS = {"plain": 6, "long": 2, "longest": 1, "once": 2, "idempotent": 1, "undeclared": 2, "file": 1}
 _RECONSIDERED = 0.15
 _FORKED_STARTS, _RESPONDED = 0.4, 0.5
@@ -136,7 +137,7 @@ class Storm:
             self._on_moment("search", responded)
         elif method.endswith(_DELETES):
             self._on_moment("delete", responded)
-        elif method == "getUpdates" and responded:
+        elif method in _NEWS and responded:
             self._on_moment("ready", responded)
 
     async def _one_life(self) -> None:

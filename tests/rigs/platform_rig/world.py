@@ -19,6 +19,9 @@ from rigs.platform_rig.discord_observer import DiscordObserver
 from rigs.platform_rig.discord_service import DiscordService
 from rigs.platform_rig.facts import Asked, Effect, History
 from rigs.platform_rig.faults import NEWS_RATES, SEND_RATES, Faults, Rates
+from rigs.platform_rig.feishu_messages import APP, SECRET
+from rigs.platform_rig.feishu_push import ENCRYPT_KEY, VERIFICATION_TOKEN
+from rigs.platform_rig.feishu_service import FeishuService
 from rigs.platform_rig.gateway_process import STOP_SECONDS, GatewayProcess
 from rigs.platform_rig.http_callers import HttpCallers
 from rigs.platform_rig.labels import question_text
@@ -26,7 +29,7 @@ from rigs.platform_rig.model_service import ModelService
 from rigs.platform_rig.relay import Relay
 from rigs.platform_rig.telegram_service import SECOND_TOKEN, TOKEN, TelegramService
 
-CHANNELS = ("telegram", "http", "discord", "webhook")
+CHANNELS = ("telegram", "http", "discord", "webhook", "feishu")
 """``webhook`` is a second account of Telegram's, which is called by it."""
 RECORDS = "telegram-records.jsonl"
 """File of a run with the requests of the bots and their updates."""
@@ -34,9 +37,11 @@ API_TOKEN = "rig-51d0f7a2c94be683"
 _SECRET = "rig-7c41e0b9"
 _PRIVATE, _BASIC_GROUP, _GROUP, _FORUM = (101, 102, 103), -501, -1001, -1002
 _TOPICS = (7, 8)
-_LETTERS = {"telegram": "t", "http": "h", "discord": "d", "webhook": "w"}
+_LETTERS = {"telegram": "t", "http": "h", "discord": "d", "webhook": "w", "feishu": "f"}
 _USERS = ("u1", "u2", "u3", "u4")
 _MOST_CALLS_OF_A_USER, _MOST_WAITING = 3, 8  # two accounts share the conversation of a person
+_FEISHU_TWICE = 0.05
+_FEISHU_PATH = "/webhook/feishu/default"
 _RECENT, _EDITED, _EDIT = 6, 0.6, ", please"
 
 
@@ -91,6 +96,7 @@ class World:
         self.webhook: TelegramService | None = None
         self.discord: DiscordService | None = None
         self.observer: DiscordObserver | None = None
+        self.feishu: FeishuService | None = None
         self.callers: HttpCallers | None = None
         self.gateway: GatewayProcess | None = None
 
@@ -110,16 +116,18 @@ class World:
         }
         if "telegram" in self.setting.channels:
             config["channels"]["telegram"] = await self._begin_telegram()
-        if "http" in self.setting.channels or "webhook" in self.setting.channels:
+        if {"http", "webhook", "feishu"} & set(self.setting.channels):
             self.port = _free_port()
             config["gateway"] = {"port": self.port, "auth": {"token": API_TOKEN}}
+            config["channels"]["http"] = {}  # it listens, also for webhooks
         if "webhook" in self.setting.channels:
             section = config["channels"].setdefault("telegram", {})
             section["accounts"] = {"second": await self._begin_webhook()}
         if "discord" in self.setting.channels:
             config["channels"]["discord"] = await self._begin_discord()
+        if "feishu" in self.setting.channels:
+            config["channels"]["feishu"] = await self._begin_feishu()
         if "http" in self.setting.channels:
-            config["channels"]["http"] = {}
             self.relay_faults = self._faults("http")
             relay = await enter(Relay(self.port, self.relay_faults))
             url = f"http://127.0.0.1:{relay.port}/v1"
@@ -192,6 +200,16 @@ class World:
             "dmPolicy": "open", "allowFrom": ["*"], "groupPolicy": "open",
         }  # fmt: skip
 
+    async def _begin_feishu(self) -> dict[str, Any]:
+        self.feishu = await self._stack.enter_async_context(FeishuService(self._faults("feishu")))
+        self.feishu.push.port, self.feishu.push.path = self.port, _FEISHU_PATH
+        self.feishu.push.twice = _FEISHU_TWICE if self.setting.faults else 0.0
+        return {
+            "appId": APP, "appSecret": SECRET, "domain": self.feishu.url, "mode": "webhook",
+            "encryptKey": ENCRYPT_KEY, "verificationToken": VERIFICATION_TOKEN, "dmPolicy": "open",
+            "allowFrom": ["*"], "groupPolicy": "open", "groups": {"*": {}},
+        }  # fmt: skip
+
     def watch(
         self, on_shown: Callable[[str, bool], None], on_called: Callable[[str, bool], None] | None = None
     ) -> None:
@@ -199,7 +217,8 @@ class World:
 
         :param on_called: is called so with the name of each method.
         """
-        for one in [*self.bots, *([self.discord.rest] if self.discord is not None else [])]:
+        rest = [self.discord.rest] if self.discord is not None else []
+        for one in [*self.bots, *rest, *([self.feishu] if self.feishu is not None else [])]:
             one.on_shown = on_shown
             if on_called is not None:
                 one.on_called = on_called
@@ -210,6 +229,8 @@ class World:
             return _USERS
         if channel == "discord":
             return tuple(self.discord.chats) if self.discord else ()
+        if channel == "feishu":
+            return self.feishu.chats if self.feishu else ()
         if channel == "webhook":
             return tuple(map(str, (*_PRIVATE[:2], _GROUP)))
         topics = (f"{_FORUM}/{topic}" for topic in _TOPICS)
@@ -228,6 +249,9 @@ class World:
         if channel == "discord":
             assert self.discord is not None
             position = await self.discord.say(chat, text)
+        elif channel == "feishu":
+            assert self.feishu is not None
+            position = await self.feishu.say(chat, question, text)
         else:
             bot = self.webhook if channel == "webhook" else self.telegram
             assert bot is not None
@@ -246,7 +270,9 @@ class World:
 
     async def change_message(self, channel: str, chat: str, position: int, more: str) -> None:
         """Let somebody add words to a message; empty = delete it."""
-        service = {"telegram": self.telegram, "webhook": self.webhook, "discord": self.discord}[channel]
+        service = {
+            "telegram": self.telegram, "webhook": self.webhook, "discord": self.discord, "feishu": self.feishu,
+        }[channel]  # fmt: skip
         assert service is not None
         if more:
             await service.change(chat, position, more)
@@ -304,6 +330,9 @@ class World:
             total[f"{bot.name} calls before retry_after"] = bot.pace.impatient
         if self.discord is not None:
             total["discord 429"] = self.discord.rest.pace.refused
+        if self.feishu is not None:
+            total["feishu 429"] = self.feishu.pace.refused
+            total["feishu pushes again"] = self.feishu.push.repeats
         return +total
 
     def effect_lines(self) -> list[str]:
@@ -320,7 +349,11 @@ class World:
         incidents = Counter(self.incidents)
         if missing := self.model.missing.total():
             incidents["tools_missing"] = missing
-        services = [*self.bots, *([self.discord] if self.discord is not None else [])]
+        services = [*self.bots, *(one for one in (self.discord, self.feishu) if one is not None)]
+        if self.feishu is not None:
+            confirmed |= self.feishu.confirmed
+            incidents["card_open"] = self.feishu.messages.open_cards()
+            incidents["reactions_left"] = self.feishu.reactions_left
         wrong = [wrong for service in services for wrong in service.illformed]
         return History(
             asked=[
@@ -334,7 +367,7 @@ class World:
             asked_of_model=self.model.seen,
             queue=self.setting.queue,
             illformed=wrong + (self.observer.differences() if self.observer else []),
-            incidents=incidents,
+            incidents=+incidents,
         )
 
 
