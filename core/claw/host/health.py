@@ -302,17 +302,15 @@ class PartHealth:
     """The parts of plugins that fail in turns: a prompt section, a reviewer, an observer ...
 
     A failure is recorded, at most once in ``_REPEAT_SECONDS`` as turns may be many, and removed when the part works. One
-    that fails again soon after it worked stays recorded for ``_REPEAT_SECONDS``, so that it does not cost two writes a turn.
+    that fails again soon after it worked stays recorded for ``_REPEAT_SECONDS``: it would cost two writes a turn.
     """
 
     def __init__(
         self, health: PluginHealth | None = None, installed: "Sequence[InstalledPlugin]" = ()
     ) -> None:
         self._health, self._installed = health, {one.id: one for one in installed}
-        self._removed: dict[
-            tuple[str, str, str], float
-        ] = {}  # the moments until which a failure is a repetition
-        self._unsteady: set[tuple[str, str, str]] = set()
+        self._removed = dict[tuple[str, str, str], float]()  # until then, another failure is a repetition
+        self._unsteady = set[tuple[str, str, str]]()
 
     @cached_property
     def _known(self) -> dict[tuple[str, str, str], float]:
