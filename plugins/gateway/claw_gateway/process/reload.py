@@ -83,7 +83,14 @@ def safe_mode(setup: Setup) -> Setup:
     """Return the same setup in safe mode: only claw's own plugins are loaded."""
     why = t("safe mode: the gateway died again and again")
     fix = t("claw gateway restart tries it again")
-    blocked = {"state": BLOCKED, "why": why, "fix": fix, "eager": False, "required": False}
+    blocked = {
+        "state": BLOCKED,
+        "why": why,
+        "fix": fix,
+        "eager": False,
+        "required": False,
+        "without_failure": None,
+    }
     return replace(
         setup,
         plugin_states=tuple(
