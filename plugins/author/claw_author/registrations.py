@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -88,15 +88,16 @@ class RecordingConfig:
         self.channels[name] = model
         return _least(model)
 
-    def accounts(
-        self, name: str, model: Any, *credentials: str, ready: Callable[[str, Any], object] | None = None
-    ) -> dict[str, Any]:
-        """Return ``channels.NAME`` with only the required values and credentials."""
-        self.channels[name] = model
-        least = _least(model, **dict.fromkeys(credentials, "x" * 7))
-        if ready:
-            ready("default", least)
-        return {"default": least}
+    def tree(self, *path: str) -> Any:
+        """Return an empty section of a channel, which is read by :meth:`read`."""
+        return {} if path[:1] == ("channels",) else self._config.tree(*path)
+
+    def read(self, path: Any, model: Any, tree: Any = None) -> Any:
+        """Return the section of an account with only the required values and credentials: without those it would fail."""
+        if tuple(path)[:1] != ("channels",):
+            return self._config.read(path, model, tree)
+        properties = model.model_json_schema(by_alias=True).get("properties", {})
+        return _least(model, **{name: "x" * 7 for name, one in properties.items() if _may_be_credential(one)})
 
     def provider(self, name: str, model: Any) -> Any:
         """Return ``providers.NAME`` with only the required values."""
@@ -211,6 +212,14 @@ def _commands(module: Any) -> list[str]:
 
 def _name(thing: Any) -> str:
     return str(getattr(thing, "name", "") or type(thing).__name__)
+
+
+def _may_be_credential(schema: Mapping[str, Any]) -> bool:
+    """Return true for a secret, and for a text that is empty unless it is written, such as the id of an app."""
+    kinds = (schema, *schema.get("anyOf", ()))
+    return any(one.get("writeOnly") for one in kinds) or (
+        schema.get("default") == "" and "pattern" not in schema
+    )
 
 
 def _least(model: Any, **more: Any) -> Any:
