@@ -146,6 +146,7 @@ class App:
         plugin objects are reused.
     :ivar keep_channels: of an app and the one that replaces it, returns the channels of the newer one; some may go on.
     :param disk: the system calls for durable writes of state and sessions.
+    :param only_looks: the command needs to write nothing: a read-only home is no error.
     """
 
     def __init__(
@@ -158,6 +159,7 @@ class App:
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         before: "App | None" = None,
         disk: Disk = SYSTEM_DISK,
+        only_looks: bool = False,
     ) -> None:
         self.timeouts: Timeouts = before.timeouts if before else timeouts
         self._clock: Clock = before._clock if before else clock
@@ -165,7 +167,8 @@ class App:
         self._plugins: Mapping[str, Any] = before._plugins if before else dict(plugins or {})
         self.redact = Redactor(_secrets(self.config), self.config.settings.logging.redact_patterns)
         self._write_log: Callable[[str], None] | None = before._write_log if before else log
-        self._make_home()
+        if not (only_looks and self._is_read_only()):
+            self._make_home()
         self._network: HttpClients = before._network if before else HttpClients()
         known = before and before._database
         self._database: Database = known or Database(self.config.home / "state.db", clock, self.log, disk)
@@ -376,6 +379,10 @@ class App:
 
     def _middleware_failed(self, plugin: str, why: BaseException) -> None:
         self.host.quarantine(plugin, "register", describe_exception(why))
+
+    def _is_read_only(self) -> bool:
+        home = self.config.home
+        return home.is_dir() and os.access(home, os.R_OK | os.X_OK) and not os.access(home, os.W_OK)
 
     def _make_home(self) -> None:
         home, refused = self.config.home, ""

@@ -184,6 +184,7 @@ from claw.contracts.tool import (
     fit_result as fit_result,
 )
 from claw.contracts.tool_schema import (
+    schema_problem as schema_problem,
     without_nulls as without_nulls,
 )
 from claw.contracts.transcript import (

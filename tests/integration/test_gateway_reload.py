@@ -94,6 +94,7 @@ def test_a_right_file_becomes_a_gateway_and_comes_with_its_bytes(place):
         ("locale: [", "config.yaml:2"),
         ("", "config.yaml"),
         ("a: 1\nb: 2\n", "(and 1 more)"),
+        ("a: 1\nb: 2\n", "claw config validate shows them all"),
         ("plugins: {entries: {ghost: {required: true}}}", "ghost"),
     ],
 )

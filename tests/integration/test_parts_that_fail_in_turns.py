@@ -3,8 +3,11 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from claw.host.health import PartHealth, PluginHealth
+from claw.host.manifest import InstalledPlugin
 from claw_testing.services import OpenAIService
 from third_party import Machine, installed
 
@@ -140,3 +143,28 @@ async def test_a_changed_configuration_does_not_hide_it(home: Home) -> None:
     await home.turn()
     home.machine.configured(json.dumps({"logging": {"level": "debug"}}), "config.json")
     assert "no table" in home.row()["why"]
+
+
+class CountedHealth(PluginHealth):
+    """Counts what is written about parts."""
+
+    writes = 0
+
+    def replace_part(self, *given: Any) -> None:
+        self.writes += 1
+        super().replace_part(*given)
+
+
+def test_a_part_that_fails_in_every_other_turn_is_one_record_and_few_writes(home: Home) -> None:
+    found = InstalledPlugin("tides", "stranger_tides", "stranger_tides", "1.0", home.code.parent)
+    health = CountedHealth(home.machine.home / "plugins")
+    parts = PartHealth(health, [found])
+    for number in range(50):
+        parts.failed("tides", "its filter failed: {name}{why}", name="", why=f"turn {number}")
+        parts.worked("tides", "its filter failed: {name}{why}")
+    parts.worked("tides", "its observer failed: {name}{why}")
+
+    assert health.writes == 3  # it failed, it worked, it failed again
+    assert [one for one, *_ in health.failed_parts()] == ["tides"]
+    PartHealth(health, [found]).worked("tides", "its filter failed: {name}{why}")  # in a later process
+    assert list(health.failed_parts()) == []

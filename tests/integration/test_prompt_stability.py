@@ -75,6 +75,39 @@ def test_a_plugin_that_could_not_be_loaded_is_not_judged_to_be_stable(site: Path
     assert document("stability")["stable"] is False
 
 
+def test_a_section_that_fails_is_not_judged_to_be_stable(site: Path) -> None:
+    installed(site, "failing", SECTION.format(text="{}['mood']", more=""))
+
+    answer = claw("stability")
+
+    assert answer.exit_code == 1
+    assert "not judged: section Mood of plugin failing: it failed: KeyError: 'mood'" in answer.stdout
+    assert "stable: two turns" not in answer.stdout
+    assert document("stability")["stable"] is False
+
+
+FILTER = """
+from claw import hookimpl
+
+class Silent:
+    def inbound(self, message):
+        return None
+
+@hookimpl
+def register_filters(config):
+    return [Silent()]
+"""
+
+
+def test_messages_of_turns_without_a_request_are_not_judged_to_be_stable(site: Path) -> None:
+    installed(site, "silent", FILTER)
+
+    answer = claw("stability")
+
+    assert answer.exit_code == 1
+    assert "not judged: the messages: " in answer.stdout and "stable: two turns" not in answer.stdout
+
+
 MIDDLEWARE = """
 import dataclasses, itertools
 from claw import Text, User, hookimpl

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,55 @@ def test_a_command_that_looks_reads_it_and_says_that_it_is_read_only(words, read
     assert "internal error" not in said.err
     if words != "sessions list":
         assert f"{read_only.home}: it is read-only." in said.err
+    assert files(read_only.home) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "plugins list",
+        "plugins info memory",
+        "plugins info post",
+        "tools list",
+        "tools explain read",
+        "hooks list",
+    ],
+)
+def test_plugins_and_tools_are_shown_as_in_a_home_that_can_be_written(words, home: Home):  # noqa: F811
+    home.with_channel()
+    writable = home.claw(*words.split(), plain=True)
+    assert writable.code == 0, writable.err
+    for path in set(home.home.iterdir()) - {home.home / "config.json"}:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    home.home.chmod(0o500)
+    before = files(home.home)
+    try:
+        closed = home.claw(*words.split(), plain=True)
+    finally:
+        home.home.chmod(0o700)
+    assert (closed.code, closed.out) == (0, writable.out), closed.err
+    assert "internal error" not in closed.err
+    assert files(home.home) == before
+
+
+def test_a_plugin_that_fails_there_is_shown_with_its_failure(home: Home):  # noqa: F811
+    home.with_channel()
+    [code] = (home.root / "site").glob("stranger_post/__init__.py")
+    code.write_text("import no_such_library_anywhere")
+    home.home.chmod(0o500)
+    try:
+        shown = home.claw("plugins", "info", "post", plain=True)
+    finally:
+        home.home.chmod(0o700)
+    assert "state: quarantined" in shown.out and "no_such_library_anywhere" in shown.out
+
+
+@pytest.mark.parametrize("words", ["plugins list", "plugins info post", "tools list", "tools explain read"])
+def test_plugins_and_tools_of_a_home_in_use_are_shown(words, read_only):
+    before = files(read_only.home)
+    said = read_only.claw(*words.split(), plain=True)
+    assert said.code == 0, said.err
+    assert "internal error" not in said.err
     assert files(read_only.home) == before
 
 

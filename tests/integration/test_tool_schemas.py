@@ -1,6 +1,7 @@
 """A tool whose parameters no model service takes is withheld and named; its siblings and the turn are not touched."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import claw_anthropic
@@ -13,6 +14,7 @@ from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 from claw_testing.protocols import RequestRefused
 from claw_testing.protocols.tool_schemas import check_function
 from claw_testing.services import AnthropicService, GoogleService, MistralService, OpenAIService
+from third_party import Machine, installed, plugin_code
 
 SOUND = {"type": "object", "properties": {"path": {"type": "string"}}}
 BAD: dict[str, Any] = {
@@ -276,3 +278,28 @@ async def test_a_provider_that_fails_to_judge_tools_refuses_none_and_is_named() 
 
     assert "good" in model.requests[0].tool_names
     assert any("no luck" in line for line in harness.log_lines)
+
+
+def test_every_surface_says_the_same_sentence_about_a_wrong_schema(tmp_path: Path) -> None:
+    parameters = {"type": "object", "properties": {"town": {"type": "strin"}}}
+    tools = [{"name": "tides", "description": "Tells when the water is high.", "parameters": parameters}]
+    code = plugin_code("tides").replace("return [tides]", f"return [replace(tides, parameters={parameters})]")
+    code = "from dataclasses import replace\n" + code
+    site = installed(tmp_path / "site", "sea", code, {"kinds": ["tool"], "tools": tools})
+    machine = Machine(tmp_path / "machine", [site])
+
+    sentence = 'model services do not accept its parameters: town: "strin" is no type'
+    others = ("a simpler schema", "not a valid JSON Schema", "not valid under")
+    for words in (
+        "tools list --all",
+        "tools explain tides",
+        "plugins info sea",
+        "plugins check sea",
+        "doctor",
+    ):
+        done = machine.claw(*words.split())
+        said = done.out + done.err
+        assert sentence in said, (words, said)
+        wrong = [one for one in others if one in said]
+        assert wrong == [], (words, said)
+    assert "a sound schema" in machine.claw("tools", "explain", "tides").out

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from claw.config.paths import Layout, Path, camel_case, format_key, line_of, value_at
 from claw.config.source import SubstitutedText, substitute_all
-from claw.config.summary import package_of_key
+from claw.config.summary import LIKE_EXAMPLE, package_of_key
 from claw.contracts.errors import ConfigError, nearest
 from claw.i18n import t
 
@@ -30,7 +30,7 @@ _TYPE_ERRORS = {
     "tuple_type": _LIST, "list_type": _LIST, "dict_type": _MAP, "mapping_type": _MAP, "model_type": _MAP,
     "model_attributes_type": _MAP, "missing": ("is required but missing", "Add it"),
     "string_too_short": ("is empty", "Write a string"),
-    "string_pattern_mismatch": ("has the wrong format", "The format is {pattern}, a regular expression"),
+    "string_pattern_mismatch": ("has the wrong format", "See claw config schema"),
 }  # fmt: skip
 _OF_KEY = "[key]"  # pydantic's last step of an error about a key itself
 _LIMITS = {
@@ -129,6 +129,8 @@ class ConfigSections:
             path, problem, fix, values = _convert(
                 detail, value_at(self.layout.tree, base), partial(self._known, model, base)
             )
+            if detail["type"] == "string_pattern_mismatch" and (example := _example_of(model, path)):
+                fix, values = LIKE_EXAMPLE, {"example": example}
             error = self.error(base + path, problem, fix, **values)
             if detail["type"] == "extra_forbidden" and package_of_key(base + path):
                 error = self.not_installed(base + path)
@@ -224,6 +226,23 @@ def literal_words(expected: str) -> list[str]:
 
 def known_keys(model: type[BaseModel], path: Path) -> set[str]:
     """Return the keys that the section at ``path`` below ``model`` may have, as they are written."""
+    return {
+        field.alias or name for each in _models_at(model, path) for name, field in each.model_fields.items()
+    }
+
+
+def _example_of(model: type[BaseModel], path: Path) -> str:
+    """Return the first of the ``examples`` of the field at ``path`` below ``model``; empty when it has none."""
+    names = [step for step in path if not isinstance(step, int)]
+    for each in _models_at(model, tuple(names[:-1])):
+        for name, field in each.model_fields.items():
+            if field.examples and names[-1] in (name, field.alias):
+                return str(field.examples[0])
+    return ""
+
+
+def _models_at(model: type[BaseModel], path: Path) -> list[type[BaseModel]]:
+    """Return the models that the section at ``path`` below ``model`` may be."""
     here = _models(model.model_fields["root"].annotation) if issubclass(model, RootModel) else [model]
     for step in path:
         fields = [(name, field) for each in here for name, field in each.model_fields.items()]
@@ -231,7 +250,7 @@ def known_keys(model: type[BaseModel], path: Path) -> set[str]:
         here = [
             m for name, field in fields if step in (name, field.alias) for m in _models(field.annotation)
         ] or here
-    return {field.alias or name for each in here for name, field in each.model_fields.items()}
+    return here
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

@@ -199,6 +199,10 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(name for name in value if isinstance(name, str)) if isinstance(value, list) else ()
 
 
+LIKE_EXAMPLE = "Write it like this: {example}"
+"""The fix for a text in the wrong format: few people read a regular expression."""
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaViolation:
     """One violation of a schema.
@@ -236,7 +240,7 @@ def schema_violations(section: Any, schema: Mapping[str, Any]) -> Iterator[Schem
 
 
 _SIMPLE = {"type", "properties", "required", "additionalProperties", "items", "enum", "anyOf"}
-_NOTES = {"title", "description", "default", "writeOnly"}
+_NOTES = {"title", "description", "default", "writeOnly", "examples"}
 
 
 def _surely_fits(value: Any, schema: Any) -> bool:
@@ -277,6 +281,8 @@ def _misfits_of(error: Any) -> Iterator[SchemaViolation]:
             yield SchemaViolation(
                 (*place, name), "is not a known key", fix, {"near": near, "names": ", ".join(names)}
             )
+    elif example := _example_of(error):
+        yield SchemaViolation(place, "has the wrong format", LIKE_EXAMPLE, {"example": example})
     elif types := _expected_types(error):
         yield SchemaViolation(
             place, "must be of the type {type}", "See the plugin's documentation", {"type": types}
@@ -292,6 +298,18 @@ def _misfits_of(error: Any) -> Iterator[SchemaViolation]:
         yield SchemaViolation(
             place, "does not fit the plugin's schema ({rule})", "See the plugin's documentation", values
         )
+
+
+def _example_of(error: Any) -> str:
+    """Return an example for a text in the wrong format; empty for any other error, and when the schema has none."""
+    rules = (
+        {part.validator for part in error.context} - {"type"}
+        if error.validator == "anyOf"
+        else {error.validator}
+    )
+    examples = error.schema.get("examples")
+    is_text = isinstance(error.instance, str) and rules == {"pattern"}
+    return str(examples[0]) if is_text and isinstance(examples, list) and examples else ""
 
 
 def _expected_types(error: Any) -> str:

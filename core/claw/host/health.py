@@ -303,13 +303,16 @@ class PluginHealth:
 class PartHealth:
     """The parts of plugins that fail in turns: a prompt section, a reviewer, an observer ...
 
-    A failure is recorded, at most once in ``_REPEAT_SECONDS`` as turns may be many, and removed when the part works.
+    A failure is recorded, at most once in ``_REPEAT_SECONDS`` as turns may be many, and removed when the part works. One
+    that fails again soon after it worked stays recorded for ``_REPEAT_SECONDS``: it would cost two writes a turn.
     """
 
     def __init__(
         self, health: PluginHealth | None = None, installed: "Sequence[InstalledPlugin]" = ()
     ) -> None:
         self._health, self._installed = health, {one.id: one for one in installed}
+        self._removed = dict[tuple[str, str, str], float]()  # until then, another failure is a repetition
+        self._unsteady = set[tuple[str, str, str]]()
 
     @cached_property
     def _known(self) -> dict[tuple[str, str, str], float]:
@@ -324,6 +327,8 @@ class PartHealth:
         """
         known, now, key = self._known, time.monotonic(), (plugin, template, name)
         if self._health and plugin in self._installed and now >= known.get(key, 0.0):
+            if now < self._removed.pop(key, 0.0):
+                self._unsteady.add(key)
             known[key] = now + _REPEAT_SECONDS
             digest, cause = files_digest(self._installed[plugin]), " ".join(why.split())  # a row has one line
             failure = LoadFailure(
@@ -333,7 +338,11 @@ class PartHealth:
 
     def worked(self, plugin: str, template: str, *, name: str = "") -> None:
         """Remove the failure of a part, if one is recorded."""
-        if self._known.pop((plugin, template, name), None) is not None and self._health:
+        key, now = (plugin, template, name), time.monotonic()
+        if self._health and key in self._known and not (key in self._unsteady and now < self._known[key]):
+            del self._known[key]
+            self._unsteady.discard(key)
+            self._removed[key] = now + _REPEAT_SECONDS
             self._health.replace_part(plugin, (template, name))
 
 

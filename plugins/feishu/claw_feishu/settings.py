@@ -21,7 +21,12 @@ class FeishuSettings(ChannelConfig):
     )
     encrypt_key: Secret | None = Field(None, description="Encrypt Key of the event settings; for webhook.")
     verification_token: Secret | None = Field(None, description="Verification Token; for webhook.")
-    webhook_path: str = Field("", pattern=r"^(/\S*)?$", description="Absent = /webhook/feishu/ACCOUNT.")
+    webhook_path: str = Field(
+        "",
+        pattern=r"^(/\S*)?$",
+        examples=["/webhook/feishu/support"],
+        description="Absent = /webhook/feishu/ACCOUNT.",
+    )
     max_skew_seconds: float = Field(300, gt=0, description="How old a webhook request may be.")
     render_mode: Literal["auto", "text", "card"] = Field(
         "auto", description="auto: a card for code and tables, else a post; text: as it is; card: always."

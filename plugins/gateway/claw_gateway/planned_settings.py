@@ -20,9 +20,14 @@ def _no_effect(feature: str) -> OddKey:
 class ActiveHours(Section):
     """Start, end and time zone of the active hours."""
 
-    start: str | None = Field(None, pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="HH:MM.")
+    start: str | None = Field(
+        None, pattern=r"^([01]\d|2[0-3]):[0-5]\d$", examples=["09:00"], description="HH:MM."
+    )
     end: str | None = Field(
-        None, pattern=r"^(([01]\d|2[0-3]):[0-5]\d|24:00)$", description="HH:MM, not included."
+        None,
+        pattern=r"^(([01]\d|2[0-3]):[0-5]\d|24:00)$",
+        examples=["22:30"],
+        description="HH:MM, not included.",
     )
     timezone: Zone = Field("user", description="user, local or a name such as Asia/Shanghai.")
 

@@ -7,7 +7,7 @@ from claw import ClawError, DiagnosticContext, Finding, PluginConfig, t
 from claw.runtime import GATEWAY_LOCK, lock_holder
 
 from claw_http.listener import try_address
-from claw_http.origins import listening_address
+from claw_http.origins import can_be_host, listening_address
 from claw_http.settings import MIN_TOKEN_CHARS, GatewaySettings, HttpSettings, is_weak
 
 
@@ -32,9 +32,12 @@ class HttpDiagnostic:
         return ()
 
     def check_config(self, setup: Any) -> Iterable[Finding]:
-        """Report a listener whose API refuses every request, or whose token can be guessed."""
+        """Report a listener whose API refuses every request, or whose token can be guessed, and useless names."""
         settings = self._config.channel("http", HttpSettings)
-        return token_findings(settings, self._config.section("gateway", GatewaySettings)) if settings else ()
+        if settings is None:
+            return ()
+        gateway = self._config.section("gateway", GatewaySettings)
+        return [*token_findings(settings, gateway), *host_findings(settings)]
 
 
 def token_findings(settings: HttpSettings, gateway: GatewaySettings) -> list[Finding]:
@@ -48,3 +51,18 @@ def token_findings(settings: HttpSettings, gateway: GatewaySettings) -> list[Fin
         return [Finding("gateway.auth.token", "credentials", why, fix)] if is_weak(token) else []
     fix = t("claw config set gateway.auth.token TOKEN (16 random characters or more)")
     return [Finding("gateway.auth.token", "credentials", t("is missing: the API refuses all requests"), fix)]
+
+
+def host_findings(settings: HttpSettings) -> list[Finding]:
+    """Report the entries of ``hosts`` that no request can name."""
+    fix = t("Write a name or an address alone, without scheme, port, path or brackets: claw.example.com")
+    return [
+        Finding(
+            f"channels.http.hosts[{index}]",
+            "settings",
+            t("{value} is no host name, so it has no effect", value=repr(one)),
+            fix,
+        )
+        for index, one in enumerate(settings.hosts)
+        if not can_be_host(one)
+    ]

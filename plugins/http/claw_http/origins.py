@@ -24,6 +24,17 @@ def names(hosts: Iterable[str], origins: Iterable[str]) -> frozenset[str]:
     return frozenset({host.strip().lower() for host in hosts} | listed) - {""}
 
 
+def can_be_host(listed: str) -> bool:
+    """Return true if a request may name this entry of ``channels.http.hosts``: a name or an address, and no port."""
+    name = listed.strip()
+    if ":" not in name:
+        return re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?", name) is not None
+    try:
+        return bool(ip_address(name))
+    except ValueError:
+        return False
+
+
 def host_fits(host: str | None, bind: str, listed: Collection[str]) -> bool:
     """Return true if ``Host`` is this machine, a listed name, or, on a public bind address, any IP
     address.

@@ -106,7 +106,10 @@ def stability(*, scenario: Scenario, as_json: AsJson = False) -> None:
     from claw.runtime import load_setup
 
     contexts, unloaded = asyncio.run(_two_turns(probe_message(scenario), scenario.agent))
+    unloaded += failed_sections(contexts)
     sent, repeated = asyncio.run(repeated_messages(load_setup(), probe_message(scenario)))
+    if not sent:
+        unloaded.append(t("the messages: a plugin or the policy left one of three turns without a request"))
     first, second = parts_of(contexts[0]) + messages_of(sent), parts_of(contexts[1]) + messages_of(repeated)
     broken, timed = list(prompt_differences(first, second)), list(parts_with_time(second, SYSTEM_CLOCK.now()))
     size = sum(len(part.text.encode("utf-8", "replace")) for part in first)
@@ -148,6 +151,19 @@ def parts_of(context: "TurnContext") -> list[PromptPart]:
         if piece.stable and piece.text
     ]
     return tools + sections
+
+
+def failed_sections(contexts: "Iterable[TurnContext]") -> list[str]:
+    """Return a line for each section that failed: it is not in the prompt that is compared."""
+    pieces = (piece for context in contexts for piece in context.rendered_sections if piece.fault)
+    template = "{section}: it failed: {why}"
+    return list(
+        dict.fromkeys(
+            t(template, section=_label(PromptPart("section", one.section.name, one.section.plugin or BUILTIN, "")),
+              why=one.cause or one.fault)
+            for one in pieces
+        )
+    )  # fmt: skip
 
 
 def messages_of(texts: Sequence[str]) -> list[PromptPart]:

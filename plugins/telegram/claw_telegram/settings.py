@@ -27,7 +27,10 @@ class TelegramSettings(ChannelConfig):
         None, description="What Telegram sends along to prove itself; webhook mode needs it."
     )
     webhook_path: str | None = Field(
-        None, pattern=r"^/\S*$", description="Where the gateway listens; absent = /webhook/telegram/ACCOUNT."
+        None,
+        pattern=r"^/\S*$",
+        examples=["/webhook/telegram/support"],
+        description="Where the gateway listens; absent = /webhook/telegram/ACCOUNT.",
     )
     poll_seconds: int = Field(
         25, ge=0, le=50, description="How long Telegram may hold one question for news."

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from claw import t
+from claw.runtime import schema_problem
 from claw_provider_sdk import strict_schema_problem
 
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -84,11 +85,16 @@ def _name_and_description(tool: ToolDefinition) -> Iterator[PortabilityProblem]:
 def _schema(schema: Mapping[str, Any]) -> Iterator[PortabilityProblem]:
     import jsonschema
 
+    if why := schema_problem(schema):  # claw itself withholds it, in the same words
+        yield PortabilityProblem(
+            "anthropic", t("model services do not accept its parameters: {why}", why=why)
+        )
+        return
     try:
         jsonschema.Draft202012Validator.check_schema(dict(schema))
-    except jsonschema.SchemaError as why:
+    except jsonschema.SchemaError as wrong:
         yield PortabilityProblem(
-            "anthropic", t("its parameters are not a valid JSON Schema: {error}", error=why.message[:200])
+            "anthropic", t("model services do not accept its parameters: {why}", why=wrong.message[:200])
         )
         return
     unions = {"anyOf", "oneOf", "allOf"} & schema.keys()

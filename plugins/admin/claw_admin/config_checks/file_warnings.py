@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path as FilePath
 from typing import Any
 
 from claw import ConfigError, Secret
@@ -38,6 +39,8 @@ def file_warnings(config: Config) -> tuple[ConfigError, ...]:
         *_repeated_bindings(config),
         *_unlisted_default(config),
         *_unread_keys(config),
+        *_unnamed_models(config),
+        *_absent_documentation(config),
         *_owners_warnings(config),
     )
 
@@ -206,6 +209,26 @@ def _unread_keys(config: Config) -> Iterator[ConfigError]:
     for key in UNREAD:
         for path, _ in values_at(config.layout.tree, key):
             yield config.sections.error(path, "it has no effect: claw does not read it yet", "Remove it")
+
+
+def _unnamed_models(config: Config) -> Iterator[ConfigError]:
+    for name, section in config.settings.providers.items():
+        for model in section.models:
+            if not model.strip():
+                problem, fix = (
+                    "it has no effect: the name of the model is empty",
+                    "Write its name, or remove it",
+                )
+                yield config.sections.error(("providers", name, "models", model), problem, fix)
+
+
+def _absent_documentation(config: Config) -> Iterator[ConfigError]:
+    """Yield a warning if the prompt names a folder of documentation that is not there: the model looks in vain."""
+    written = config.settings.prompt.docs_path or ""
+    folder = config.agent("").workspace / FilePath(written).expanduser()
+    if written and "://" not in written and not folder.exists():
+        fix = "Correct the path, write an address with https://, or remove the key"
+        yield config.sections.error(("prompt", "docsPath"), "{folder} does not exist", fix, folder=folder)
 
 
 def _owners_warnings(config: Config) -> Iterator[ConfigError]:

@@ -13,6 +13,7 @@ from claw.runtime import (
     App,
     AsJson,
     Contribution,
+    PluginState,
     document,
     load_setup,
     position_of,
@@ -32,7 +33,7 @@ def _group() -> None:
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List every hook with the plugins that implement it, in the order of the calls."""
-    hooks = answered_hooks()
+    hooks, _ = loaded_plugins()
     if as_json:
         document("hooks", {"hooks": hooks})
         return
@@ -40,12 +41,12 @@ def list_(as_json: AsJson = False) -> None:
     table([t("hook"), t("order"), t("plugin"), t("name"), t("position"), t("note")], rows)
 
 
-def answered_hooks(*also: str) -> list[dict[str, Any]]:
-    """Load the plugins in use; return every hook with its answers, in the order in which they are asked.
+def loaded_plugins(*also: str) -> tuple[list[dict[str, Any]], dict[str, PluginState]]:
+    """Load the plugins in use; return every hook with its answers, and the states of the plugins, by id.
 
     :param also: ids of plugins that are loaded although their code waits for a first call.
     """
-    running = App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True))
+    running = App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True), only_looks=True)
     try:
         for state in running.host.plugin_states:
             if state.id in also and state.state in (LOADED, IDLE):
@@ -56,7 +57,7 @@ def answered_hooks(*also: str) -> list[dict[str, Any]]:
             hooks.append({"hook": hook, "slot": "", "specifiedBy": plugin, "answers": answers})
     finally:
         asyncio.run(running.close())
-    return hooks
+    return hooks, {state.id: state for state in running.host.plugin_states}
 
 
 def _described(running: App, hook: str) -> dict[str, Any]:

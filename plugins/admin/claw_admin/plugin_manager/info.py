@@ -1,13 +1,23 @@
 """``claw plugins info``: all that is known of one plugin."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import typer
 from claw import t
-from claw.runtime import IDLE, LOADED, AsJson, document, plugin_data, plugin_states, unknown_plugin_error
+from claw.runtime import (
+    IDLE,
+    LOADED,
+    AsJson,
+    document,
+    files_digest,
+    plugin_data,
+    plugin_states,
+    unknown_plugin_error,
+)
 
-from claw_admin.doctor.hooks import answered_hooks
+from claw_admin.doctor.hooks import loaded_plugins
 
 _LABELS = {"mend": "fix", "promptSections": "prompt sections", "env": "environment variables"}
 """The words for people, of the keys of the document that are no such words."""
@@ -18,8 +28,12 @@ def info(plugin: str, as_json: AsJson = False) -> None:
     found = {state.id: state for state in plugin_states()}
     if plugin not in found:
         raise unknown_plugin_error(plugin, found)
-    contributions = _contributions(plugin) if found[plugin].state in (LOADED, IDLE) else []
+    hooks, states = loaded_plugins(plugin) if found[plugin].state in (LOADED, IDLE) else ([], {})
+    contributions = _contributions(plugin, hooks)
     [after] = (one for one in plugin_states() if one.id == plugin)  # it may have failed just now
+    if after.is_untried and plugin in states:  # nothing can be recorded in a read-only home
+        here = states[plugin]
+        after = replace(here, sound=files_digest(here.found)) if here.state == LOADED else here
     body, contributions = plugin_data(after), contributions if after.state in (LOADED, IDLE) else []
     if as_json:
         document("plugin", {**body, "contributions": contributions})
@@ -43,11 +57,11 @@ def _shown(key: str, value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _contributions(plugin: str) -> list[dict[str, Any]]:
+def _contributions(plugin: str, hooks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what the plugin contributes to each hook, and its position among the answers."""
     return [
         {"hook": hook["hook"], "slot": hook["slot"], **{key: one[key] for key in one if key != "plugin"}}
-        for hook in answered_hooks(plugin)
+        for hook in hooks
         for one in hook["answers"]
         if one["plugin"] == plugin
     ]

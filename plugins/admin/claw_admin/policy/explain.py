@@ -179,6 +179,8 @@ def _fix(ruling: Ruling, fact: ToolFact, judged: Judgement) -> str:
         return t("give the person with --sender to see the edit that makes them an owner")
     if ruling.stage == "channel-fit":
         return t("use it from another channel")
+    if ruling.stage == "provider-schema" and fact.schema_problem:
+        return t("update the plugin, or ask its author for a sound schema")
     if ruling.stage == "provider-schema":
         return t("use another model, or ask the plugin's author for a simpler schema")
     if ruling.stage == "subagent" and not ruling.key and normalise_tool_name(fact.name) != "sessions_spawn":

@@ -58,7 +58,7 @@ async def _explained(scenario: Scenario, all_: bool) -> tuple[Judgement, list[Ex
 
     :param all_: every known tool, not only those that the run has.
     """
-    async with _app() as host_app:
+    async with _app(only_looks=True) as host_app:
         judged = judge_scenario(scenario, host_app.runtime)
         names = _known_tools(host_app, judged) if all_ else judged.allowed_names
         known = JudgedTools(judged)
@@ -78,8 +78,8 @@ async def _explained(scenario: Scenario, all_: bool) -> tuple[Judgement, list[Ex
     return judged, rows, left
 
 
-def _app() -> App:
-    return App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True))
+def _app(*, only_looks: bool = False) -> App:
+    return App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True), only_looks=only_looks)
 
 
 @takes_scenario("agent", "channel", "account", "group", "sender", "model")

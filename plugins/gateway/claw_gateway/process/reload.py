@@ -178,5 +178,6 @@ def one_line(wrong: ClawError) -> str:
     if isinstance(wrong, ConfigErrors):
         first, *more = wrong.errors
         text = one_line(first)
-        return t("{problem} (and {count} more)", problem=text, count=len(more)) if more else text
+        rest = "{problem} (and {count} more): claw config validate shows them all"
+        return t(rest, problem=text.rstrip("."), count=len(more)) if more else text
     return " ".join(str(wrong).split())
