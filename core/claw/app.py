@@ -131,7 +131,7 @@ def command_host(
     config, folder = setup.config, setup.config.home / "plugins"
     return Host(
         setup.plugin_states, lambda id: PluginConfig(config, id, network.client, folder / id, database),
-        PluginHealth(folder, database), rules=HookRules(config.settings.plugins.slots.chosen()),
+        PluginHealth(folder, database, only_looks=True), rules=HookRules(config.settings.plugins.slots.chosen()),
     )  # fmt: skip
 
 

@@ -121,17 +121,17 @@ class PluginHealth:
 
     :param folder: ``CLAW_HOME/plugins``; ``state.db`` is beside it.
     :param database: ``state.db``, if it is open. What cannot be written is not recorded: it must not stop a start.
+    :param only_looks: create no ``state.db`` to record a success.
     """
 
     def __init__(
-        self, folder: Path, database: "Database | None" = None, now: Callable[[], float] = time.time
-    ) -> None:
-        self._folder, self._database, self._now = folder, database, now
+        self, folder: Path, database: "Database | None" = None, now: Callable[[], float] = time.time,
+        only_looks: bool = False,
+    ) -> None:  # fmt: skip
+        self._folder, self._database, self._now, self._only_looks = folder, database, now, only_looks
         self._path = database.path if database else folder.parent / "state.db"
         self._recorded: set[str] | None = None  # the plugins with a failure, read at the first question
-        self.sound: dict[
-            str, str
-        ] = {}  # plugin → digest of the files that were loaded, as of the last question
+        self.sound: dict[str, str] = {}  # plugin → digest of its loaded files, as of the last question
 
     def failures(self) -> dict[str, LoadFailure]:
         """Return plugin id → its last failure, with the others. Nothing is written: notes of dead processes are only
@@ -205,9 +205,7 @@ class PluginHealth:
         """
         if self._recorded is None:
             self.failures()
-        if self._database is None and not self._path.exists():
-            return  # a command that only looks creates no state for a success
-        if digest or plugin in (self._recorded or ()):
+        if (digest or plugin in (self._recorded or ())) and (self._path.exists() or not self._only_looks):
             kept = [one for one in _lasting(self._of(plugin)) if not (parts and any(one.part))]
             self._store(
                 plugin, [*kept, LoadFailure(plugin, SOUND, "", "", digest=digest)] if digest else kept

@@ -75,15 +75,8 @@ def diagnostics_host(setup: Setup, hooks: tuple[str, ...] = (HOOK,)) -> Iterator
         _folder_for_notes() as notes,
         closing(Database(home / "state.db")) as database,
     ):
-        record = PluginHealth if database.path.is_file() else _FailuresAlone
-        yield Host(setup.plugin_states, view, record(Path(notes), database), rules=HookRules(hooks=hooks))
-
-
-class _FailuresAlone(PluginHealth):
-    """The records of plugins in a home without a state: an inspection creates none to write that a plugin loads."""
-
-    def clear(self, plugin: str, *, parts: bool = False, digest: str = "") -> None:
-        """Keep nothing: no failure is recorded."""
+        health = PluginHealth(Path(notes), database, only_looks=True)
+        yield Host(setup.plugin_states, view, health, rules=HookRules(hooks=hooks))
 
 
 def plugin_findings(context: DoctorContext) -> list[Finding]:
