@@ -1,10 +1,10 @@
 """Lack of descriptors or memory on this machine, in the errors of model calls: neither service nor key is at fault."""
 
 import errno
+from collections.abc import Iterator
 
 from claw import ProviderError
 from claw.runtime import describe_exception
-from claw_http_sdk import error_chain
 
 MACHINE = "machine"
 """The reason of such a failure."""
@@ -24,7 +24,7 @@ def as_shortage(failed: ProviderError) -> ProviderError:
     """
     if failed.status is not None:
         return failed
-    for one in (*error_chain(failed.__cause__ or failed.__context__), failed):
+    for one in (*_causes(failed), failed):
         text = str(one).lower()
         is_number = isinstance(one, OSError) and one.errno in _NUMBERS
         if is_number or isinstance(one, MemoryError) or any(words in text for words in _TEXTS):
@@ -37,3 +37,11 @@ def as_shortage(failed: ProviderError) -> ProviderError:
                 why=describe_exception(one) if one is not failed else failed.problem,
             )
     return failed
+
+
+def _causes(failed: BaseException) -> Iterator[BaseException]:
+    """Yield the errors behind an error. (Without claw-http-sdk, which a model service need not use.)"""
+    before = failed.__cause__ or failed.__context__
+    while before is not None:
+        yield before
+        before = before.__cause__ or before.__context__

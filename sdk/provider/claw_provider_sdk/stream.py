@@ -19,7 +19,6 @@ from uuid import uuid4
 import msgspec
 from claw import Assistant, ConfigError, Finished, ModelEvent, ProviderError, UsageError
 from claw.runtime import origin_of, without_nulls
-from claw_http_sdk import STALE_CONNECTION, TlsError, error_chain
 
 from claw_provider_sdk.errors import error_from_exception, mask_secret, provider_error
 from claw_provider_sdk.timeouts import StreamDeadline, StreamTimeouts
@@ -148,11 +147,18 @@ async def _send(ask: Callable[[], Awaitable[HttpAnswer]]) -> HttpAnswer:
 
 
 def _is_stale(error: BaseException) -> bool:
+    from claw_http_sdk import (  # a provider without HTTP parses answers without it
+        STALE_CONNECTION,
+        error_chain,
+    )
+
     return any(STALE_CONNECTION in str(one) for one in error_chain(error))
 
 
 def _tls_error(error: BaseException, service: str) -> ProviderError | None:
     """Return the error for a connection that cannot be secured, however deep the vendor's client wraps it."""
+    from claw_http_sdk import TlsError, error_chain
+
     found = next((one for one in error_chain(error) if isinstance(one, TlsError)), None)
     if found is None:
         return None
