@@ -83,11 +83,14 @@ def test_a_wrong_file_or_option_is_named_with_its_fix(
     assert [part for part in parts if part not in said.line] == [], said.line
 
 
-@pytest.mark.parametrize(("more", "provided"), [("", "one"), (", backend: cage", "cage")])
-def test_a_missing_sandbox_is_named(machine: Machine, more: str, provided: str) -> None:
-    machine.configured(f"sandbox: {{mode: all{more}}}\n")
+@pytest.mark.parametrize(
+    ("more", "provided", "fix"),
+    [("", "one", "claw plugins install claw-sandbox"), (", backend: cage", "cage", "install a plugin")],
+)
+def test_a_missing_sandbox_is_named(machine: Machine, more: str, provided: str, fix: str) -> None:
+    machine.configured(f"sandbox: {{mode: all{more}}}\nplugins: {{deny: [sandbox]}}\n")
     [*_, last] = machine.claw("chat", "hi").err.splitlines()
-    assert f"this agent runs in a sandbox, and no installed plugin provides {provided}. install a" in last
+    assert f"this agent runs in a sandbox, and no installed plugin provides {provided}. {fix}" in last
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="a place where even root can create no folder")

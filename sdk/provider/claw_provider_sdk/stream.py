@@ -147,10 +147,7 @@ async def _send(ask: Callable[[], Awaitable[HttpAnswer]]) -> HttpAnswer:
 
 
 def _is_stale(error: BaseException) -> bool:
-    from claw_http_sdk import (  # a provider without HTTP parses answers without it
-        STALE_CONNECTION,
-        error_chain,
-    )
+    from claw_http_sdk import STALE_CONNECTION, error_chain  # not needed by a provider without HTTP
 
     return any(STALE_CONNECTION in str(one) for one in error_chain(error))
 
@@ -163,8 +160,7 @@ def _tls_error(error: BaseException, service: str) -> ProviderError | None:
     if found is None:
         return None
     problem, fix, values = found.parts
-    texts: dict[str, Any] = dict(values)
-    return ProviderError(problem, fix=fix, reason="tls", where=service, **texts)
+    return ProviderError(problem, fix=fix, reason="tls", where=service, **dict[str, Any](values))
 
 
 def _finished(builder: AnswerBuilder, service: str) -> Assistant:
