@@ -73,6 +73,7 @@ class Setup:
     """The config file and the states of the plugins, before any plugin's code is loaded.
 
     :param tools: every tool, once all plugins are loaded; None = only manifests are read.
+    :param only_looks: the command needs to write nothing: a read-only home is no error.
     """
 
     config: Config
@@ -80,6 +81,7 @@ class Setup:
     plugin_states: tuple[PluginState, ...]
     default_model: str
     tools: tuple[ToolFact, ...] | None = None
+    only_looks: bool = False
 
     @cached_property
     def facts(self) -> tuple[ToolFact, ...]:
@@ -95,13 +97,14 @@ class Setup:
 
 def load_setup(
     environ: Mapping[str, str] = os.environ, found: Sequence[InstalledPlugin] | None = None, models: Sequence[str] = (),
-    file: Path | None = None,
+    file: Path | None = None, *, only_looks: bool = False,
 ) -> Setup:  # fmt: skip
     """Read the config file and the manifests of the installed plugins; of plugins only config models are imported.
 
     :param found: the installed plugins; None = discover them.
     :param models: further models that this process may ask, beside those of the file.
     :param file: a config file to read in place of that in the home.
+    :param only_looks: the command needs to write nothing: a read-only home is no error.
     :raises ConfigError: the file is invalid (exit 3).
     """
     home = discovery.home_of(environ)
@@ -115,7 +118,8 @@ def load_setup(
     config = validate_source(read, home, environ, lambda read: discovery.plugin_keys(plugin_states))
     i18n.use_language(config.settings.locale if "locale" in config.raw else i18n.language_of(environ))
     wanted = outline_config(config.layout.tree)
-    return Setup(config, seen, plugin_states, choose_default_model(seen, wanted, environ, config.raw))
+    model = choose_default_model(seen, wanted, environ, config.raw)
+    return Setup(config, seen, plugin_states, model, only_looks=only_looks)
 
 
 def command_host(
@@ -146,7 +150,6 @@ class App:
         plugin objects are reused.
     :ivar keep_channels: of an app and the one that replaces it, returns the channels of the newer one; some may go on.
     :param disk: the system calls for durable writes of state and sessions.
-    :param only_looks: the command needs to write nothing: a read-only home is no error.
     """
 
     def __init__(
@@ -159,7 +162,6 @@ class App:
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         before: "App | None" = None,
         disk: Disk = SYSTEM_DISK,
-        only_looks: bool = False,
     ) -> None:
         self.timeouts: Timeouts = before.timeouts if before else timeouts
         self._clock: Clock = before._clock if before else clock
@@ -167,7 +169,7 @@ class App:
         self._plugins: Mapping[str, Any] = before._plugins if before else dict(plugins or {})
         self.redact = Redactor(_secrets(self.config), self.config.settings.logging.redact_patterns)
         self._write_log: Callable[[str], None] | None = before._write_log if before else log
-        if not (only_looks and self._is_read_only()):
+        if not (setup.only_looks and self._is_read_only()):
             self._make_home()
         self._network: HttpClients = before._network if before else HttpClients()
         known = before and before._database
@@ -184,10 +186,9 @@ class App:
         )
         self._database.tables("admission", PAIRED_PEOPLE)
         self.outlet: Callable[[Outbound], Awaitable[Receipt]] | None = before.outlet if before else None
-        registry = self._ordered(self.host.gather())
+        self.registry: Registry = self._ordered(self.host.gather())
         if errors := config_key_errors(self.config, self.host.plugin_states):
             raise combine_errors(errors)
-        self.registry: Registry = registry
         self.keep_channels: Callable[[App, App], Mapping[str, Contribution[Channel]]] | None = None
         if before and (keep := before.keep_channels):
             self.keep_channels = keep
@@ -262,10 +263,8 @@ class App:
         self._task_failed("", describe_exception(why) if why else str(context.get("message")))
 
     def _task_failed(self, plugin: str, why: str) -> None:
-        if plugin:
-            self.log(t("a task of plugin {id} failed: {why}", id=plugin, why=why))
-        else:
-            self.log(t("an abandoned task failed: {why}", why=why))
+        failed = t("a task of plugin {id} failed: {why}", id=plugin, why=why)
+        self.log(failed if plugin else t("an abandoned task failed: {why}", why=why))
 
     async def handle(
         self,

@@ -334,7 +334,7 @@ def test_a_changed_file_is_used_again_once_the_operator_says_so(person: Person) 
     assert (
         person.plugins()["acme"]["state"] == "untried"
     )  # in use, and no process has loaded the changed file
-    person.types("doctor")
+    person.types("plugins", "doctor")
     assert person.plugins()["acme"]["state"] == "loaded"
     person.does("verify")
 

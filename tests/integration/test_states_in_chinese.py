@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED
+from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED, UNTRIED
 from claw.host.manifest import KINDS
 from integration.surfaces import (
     CHANNELS,
@@ -47,7 +47,9 @@ WORLD = World(
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory, server: Forked) -> Forked:  # noqa: F811
-    return machine_in(WORLD, tmp_path_factory.mktemp("states"), server)
+    machine = machine_in(WORLD, tmp_path_factory.mktemp("states"), server)
+    machine.claw("plugins", "doctor")  # loads each plugin once: until then its state is untried
+    return machine
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_every_state_kind_and_stage_has_its_chinese(machine: Forked) -> None:
     from claw import i18n
 
     chinese = i18n.translations("zh")
-    assert [word for word in (*STATES, *KINDS, *STAGES) if word not in chinese] == []
+    assert [word for word in (*STATES, UNTRIED, *KINDS, *STAGES) if word not in chinese] == []
 
 
 def test_in_english_the_details_name_the_fix(tmp_path: Path, server: Forked) -> None:  # noqa: F811

@@ -126,10 +126,10 @@ STATES: dict[str, tuple[Callable[[Forked], None], Mapping[str, Cell]]] = {
               sessions=may("there are no conversations yet", code=0)),
     ),
     "the file system is read-only": (
-        read_only_mount, cells(READ_ONLY, info=REFUSED, explain=REFUSED, start=REFUSED, chat=REFUSED, set=REFUSED)
+        read_only_mount, cells(READ_ONLY, start=REFUSED, chat=REFUSED, set=REFUSED)
     ),
     "the home is read-only": (
-        read_only_folder, cells(READ_ONLY, info=REFUSED, explain=REFUSED, start=REFUSED, chat=REFUSED, set=REFUSED)
+        read_only_folder, cells(READ_ONLY, start=REFUSED, chat=REFUSED, set=REFUSED)
     ),
     "the quota is used up": (
         used_up_quota,
@@ -145,7 +145,7 @@ STATES: dict[str, tuple[Callable[[Forked], None], Mapping[str, Cell]]] = {
         failing(OPENED, doctor=cell(f"^problem: .*{OPENED}", f"^problem: .*{READ_ONLY}", code=1),
                 validate=Cell(("auth-profiles.json: the keys cannot be read",), ("ClawError", "Errno")),
                 status=Cell(("auth-profiles.json: the keys cannot be read",), ("ClawError", "Errno")),
-                **dict.fromkeys(("info", "explain", "start", "chat", "set"), REFUSED),
+                **dict.fromkeys(("start", "chat", "set"), REFUSED),
                 **dict.fromkeys(("turns", "usage", "sessions"), cell(READ_ONLY, OPENED, code=1))),
     ),
     "state.db belongs to another user": (state_of_another, failing(OPENED)),

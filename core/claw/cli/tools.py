@@ -55,7 +55,7 @@ async def _explanation(name: str, agent: str) -> dict[str, Any]:
     """Return the ruling on a tool in a turn of this terminal, with its reason and its place in the file."""
     wanted, key, why, fix = normalise_tool_name(name), "", "", ""
     log = lambda line: typer.echo(f"claw: {line}", err=True)  # noqa: E731
-    async with App(load_setup(), log=log, only_looks=True) as claw:
+    async with App(load_setup(only_looks=True), log=log) as claw:
         judged = _judgement(agent, claw)
         facts = (one for one in (*judged.loaded, *judged.facts) if normalise_tool_name(one.name) == wanted)
         fact = next(facts, None)

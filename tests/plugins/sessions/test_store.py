@@ -566,9 +566,9 @@ async def test_kill_9_in_the_middle_of_writing_loses_no_acknowledged_line(harnes
 
 @pytest.fixture
 def few_descriptors():
-    """Limit this process to 60 descriptors more than it has; yield the limit."""
+    """Limit this process so that half of its descriptors are 20 more than it has; yield the limit."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = len(os.listdir("/proc/self/fd")) + 60
+    limit = 2 * (len(os.listdir("/proc/self/fd")) + 20)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
     yield limit
     resource.setrlimit(resource.RLIMIT_NOFILE, before)

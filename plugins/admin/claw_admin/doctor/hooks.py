@@ -46,7 +46,7 @@ def loaded_plugins(*also: str) -> tuple[list[dict[str, Any]], dict[str, PluginSt
 
     :param also: ids of plugins that are loaded although their code waits for a first call.
     """
-    running = App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True), only_looks=True)
+    running = App(load_setup(only_looks=True), log=lambda line: typer.echo(f"claw: {line}", err=True))
     try:
         for state in running.host.plugin_states:
             if state.id in also and state.state in (LOADED, IDLE):

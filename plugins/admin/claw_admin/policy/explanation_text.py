@@ -18,7 +18,7 @@ from claw_admin.policy.judged_run import judge_scenario, judged_models, run_data
 @takes_scenario()
 def explain(name: str, *, scenario: Scenario, as_json: AsJson = False) -> None:
     """Show if a run has the tool NAME, the deciding rule, and the change to make. Exit code 0: it has; 1: not."""
-    host_app = App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True), only_looks=True)
+    host_app = App(load_setup(only_looks=True), log=lambda line: typer.echo(f"claw: {line}", err=True))
     try:
         judged = judge_scenario(scenario, host_app.runtime)
         answer = explain_tool(name, host_app.config, JudgedTools(judged), host_app.host.plugin_states)

@@ -79,7 +79,7 @@ async def _explained(scenario: Scenario, all_: bool) -> tuple[Judgement, list[Ex
 
 
 def _app(*, only_looks: bool = False) -> App:
-    return App(load_setup(), log=lambda line: typer.echo(f"claw: {line}", err=True), only_looks=only_looks)
+    return App(load_setup(only_looks=only_looks), log=lambda line: typer.echo(f"claw: {line}", err=True))
 
 
 @takes_scenario("agent", "channel", "account", "group", "sender", "model")
