@@ -41,7 +41,7 @@ def _use_layer() -> None:
     import os
 
     home = os.environ.get("CLAW_HOME", "").strip() or os.path.join("~", ".claw")
-    home = os.path.expanduser(home)
+    home = os.path.abspath(os.path.expanduser(home))
     if os.path.lexists(os.path.join(home, "plugins.d")):
         from claw.host.overlay import activate_layer
 

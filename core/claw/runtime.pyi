@@ -329,6 +329,7 @@ from claw.policy.matching import (
 from claw.policy.subjects import (
     RunFacts as RunFacts,
     ToolFact as ToolFact,
+    definition_tokens as definition_tokens,
     tool_fact as tool_fact,
 )
 

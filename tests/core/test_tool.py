@@ -16,6 +16,8 @@ from claw.contracts.tool import Tool, ToolContext, ToolResult, fit_result, tool,
 from claw.contracts.transcript import Image, Text
 from claw.host.manifest import ToolDeclaration
 from claw.host.worker import check_and_run, run_tool as run
+from claw.policy.subjects import tool_fact
+from claw.testing import tool_tokens
 from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field
 
@@ -444,3 +446,15 @@ def test_no_arguments_whatever_make_the_check_raise(arguments):
     kept, problem = validate(search, arguments)
     assert isinstance(kept, dict)
     assert problem or json.dumps(kept)
+
+
+def test_every_surface_counts_the_same_tokens_for_the_definition_of_a_tool() -> None:
+    @tool(effects="none")
+    def peek(path: str, lines: int = 10) -> str:
+        """Read the beginning of a file: “the first lines”.
+
+        :param path: where
+        """
+        return ""
+
+    assert tool_fact(peek, "acme", {}).tokens == tool_tokens(peek) > 20

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from claw.storage.files import Lock
@@ -54,6 +55,24 @@ def refused(said: Said, code: int, *words: str) -> None:
 
 
 class TestHome:
+    @pytest.mark.parametrize("words", ["chat hi", "plugins list", "status", "doctor", "sessions list"])
+    def test_a_relative_one_is_in_the_folder_of_the_person(self, machine: Machine, words: str) -> None:
+        said = machine.claw(*words.split(), home=Path("here"))
+
+        assert (said.code, said.err) == (0, "")
+        assert [path.name for path in machine.workspace.iterdir()] in ([], ["here"])
+
+    @pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.write_text("no lock at all [")])
+    def test_a_lock_that_cannot_be_read_is_named_with_the_way_out(self, machine: Machine, make: Any) -> None:
+        lock = machine.home / "pylock.toml"
+        make(lock)
+        for words in (("chat", "hi"), ("plugins", "list"), ("doctor",)):
+            refused(
+                machine.claw(*words), 1, str(lock), "the lock cannot be used", "remove it and write a new one"
+            )
+        shutil.rmtree(lock) if lock.is_dir() else lock.unlink()
+        assert machine.claw("plugins", "lock").code == 0
+
     def test_a_file_in_its_way_is_named(self, machine: Machine) -> None:
         file = machine.root / "file"
         file.write_text("not a folder")

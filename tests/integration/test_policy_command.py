@@ -40,7 +40,7 @@ def neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "site"
     unreleased = dict.fromkeys(("agents", "clock"), "tools-std")
     owners = {name: unreleased.get(id, id) for name, id in plugins_that_bring("tools").items()}
-    owners |= {"web_search": "tools-std", "web_fetch": "tools-std", "gateway": "http"}
+    owners |= {"gateway": "http"}
     for plugin in sorted(set(owners.values())):
         tools = [{"name": name, "description": "."} for name in CORE_TOOLS if owners.get(name) == plugin]
         package = site / f"stub_{plugin.replace('-', '_')}"

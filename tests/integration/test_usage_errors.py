@@ -22,6 +22,7 @@ TABLE = [
         "claw chat [OPTIONS] [TEXT] (quote values that contain spaces)",
         "请加引号",
     ),
+    ('tools call ls {"path":"."}', "write --args in front of it", "--args"),
     ("auth add openai --nme x", "unknown option --nme. did you mean --name?", "没有选项 --nme"),
     (
         "--frobnicate",
@@ -153,6 +154,11 @@ def test_a_near_name_is_offered_only_when_it_is_near(monkeypatch, capsys):
         left(["tools", "call", "exce"], monkeypatch, capsys)[2] == "Tool exce not found. Did you mean exec?\n"
     )
     assert left(["tools", "call", "fly"], monkeypatch, capsys)[2] == "Tool fly not found\n"
+
+
+def test_a_name_that_is_far_from_every_plugin_gets_no_other_name(monkeypatch, capsys):
+    assert "did you mean author?" in left(["plugins", "info", "autor"], monkeypatch, capsys)[2]
+    assert "did you mean" not in left(["plugins", "info", "weather"], monkeypatch, capsys)[2]
 
 
 EMPTY = [

@@ -72,7 +72,7 @@ def plugin_data(state: PluginState) -> dict[str, Any]:
 
 def unknown_plugin_error(id: str, known: Iterable[str]) -> UsageError:
     """Return the error for an unknown plugin ``id``; it names the nearest one of those that are ``known``."""
-    near = nearest(id, known)
+    near = nearest(id, known, 0.75)
     fix = "did you mean {near}?" if near else "claw plugins list shows them"
     return UsageError("plugin {id} is not installed", fix=fix, id=id, near=near)
 

@@ -43,7 +43,12 @@ def usage_error_of(why: Any) -> UsageError | None:
             return UsageError("the command is missing", fix="{path} --help lists them", path=ctx.command_path)
         case "UsageError" if ctx and message.startswith("Got unexpected"):
             word = message.partition("(s) (")[2].removesuffix(")")
-            fix = "usage: {usage} (quote values that contain spaces)"
+            is_data = word.startswith("{") and any("--args" in param.opts for param in ctx.command.params)
+            fix = (
+                "write --args in front of it"
+                if is_data
+                else "usage: {usage} (quote values that contain spaces)"
+            )
             return UsageError("unexpected argument {word}", fix=fix, word=word, usage=_usage(ctx))
     return None
 

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
 
 def home_of(environ: Mapping[str, str]) -> Path:
-    """Return ``CLAW_HOME``, else ``~/.claw``."""
+    """Return ``CLAW_HOME``, else ``~/.claw``, as an absolute path."""
     named = environ.get("CLAW_HOME", "").strip()
-    return Path(named).expanduser() if named else Path(environ.get("HOME") or Path.home()) / ".claw"
+    home = Path(named).expanduser() if named else Path(environ.get("HOME") or Path.home()) / ".claw"
+    return home.absolute()
 
 
 @contextlib.contextmanager

@@ -92,7 +92,7 @@ def expected_hashes(home: Path) -> ExpectedHashes:
     try:
         text = lock.read_text(encoding="utf-8") if lock.exists() else ""
         ours = tomllib.loads(text).get("tool", {}).get("claw", {})
-    except ValueError as why:
+    except (OSError, ValueError) as why:
         raise unusable_lock(lock, why) from None
     built = json.loads(layer.read_bytes())["records"] if layer.exists() else {}
     return ExpectedHashes(ours.get("records", {}) | built, ours.get("accepted", {}))
@@ -100,7 +100,7 @@ def expected_hashes(home: Path) -> ExpectedHashes:
 
 def unusable_lock(lock: Path, why: object) -> ClawError:
     """Build the error for a lock that cannot be read."""
-    fix = "restore it, or write a new one: claw plugins lock"
+    fix = "restore it, or remove it and write a new one: claw plugins lock"
     return ClawError("the lock cannot be used ({why})", where=str(lock), fix=fix, why=why)
 
 

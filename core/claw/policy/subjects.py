@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from claw.contracts.messages import Sender
 from claw.contracts.tool_schema import schema_problem
@@ -55,7 +55,6 @@ def tool_fact(
     chosen = (to for given, to in suppliers.items() if normalise_tool_name(given) == name)
     handed = normalise_tool_name(next(chosen, ""))
     is_core = name in CORE_TOOLS and (normalise_tool_name(plugin) == handed if handed else first_party)
-    spec = json.dumps(tool.parameters, default=dict, ensure_ascii=False, separators=(",", ":"))
     return ToolFact(
         name=tool.name,
         plugin=None if is_core else plugin,
@@ -65,8 +64,14 @@ def tool_fact(
         assigned_to="" if normalise_tool_name(plugin) == handed else handed,
         missing_setting=lacks,
         schema_problem=schema_problem(tool.parameters),
-        tokens=(len(tool.name) + len(tool.description) + len(spec)) // 4,
+        tokens=definition_tokens(tool.name, tool.description, tool.parameters),
     )
+
+
+def definition_tokens(name: str, description: str, parameters: Mapping[str, Any]) -> int:
+    """Estimate the tokens of the definition of a tool in a request, at four characters a token."""
+    line = {"name": name, "description": description, "parameters": parameters}
+    return -(-len(json.dumps(line, default=dict, ensure_ascii=False, separators=(",", ":"))) // 4)
 
 
 def withheld_line(fact: ToolFact) -> str:

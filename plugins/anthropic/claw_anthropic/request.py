@@ -5,8 +5,9 @@ cached only from 1,024 tokens on), "Extended thinking" (a budget of 1,024 tokens
 forced tool).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -19,6 +20,8 @@ _CACHE = {"type": "ephemeral"}
 _OPENING = "(The conversation so far was longer; what follows is how it stands.)"
 
 _OPEN_TURNS = 2
+_MARKED_ANSWERS = 2
+_MOST_MARKS = 4
 
 Block = dict[str, Any]
 
@@ -83,6 +86,18 @@ def to_tool_choice(choice: str) -> Block:
     return words.get(choice) or {"type": "tool", "name": choice}
 
 
+@dataclass(frozen=True)
+class _EndedTurn:
+    """The answer in front of a person's message, and what follows it, up to the next such answer.
+
+    :param chars: of the conversation up to the end of the answer.
+    """
+
+    answer: Block
+    rows: list[msgspec.Raw]
+    chars: int
+
+
 class MessagesTurns:
     """The messages of a conversation as turns: the service wants user first, and all results of an answer in one
     user message, first.
@@ -93,13 +108,12 @@ class MessagesTurns:
     def __init__(self, maker: str, model: str) -> None:
         self._maker, self._model = maker, f"{maker}/{model}"
         self._ids = CallIds(64)
-        self._older = JsonRows()  # everything before _before
-        self._before: Block | None = None  # the last answer before the current message of a person
-        self._after: list[msgspec.Raw] = []  # behind it, without the newest two
+        self._older = JsonRows()  # everything before _ended
+        self._ended: list[_EndedTurn] = []  # the last two
         self._turns: list[
             Block
         ] = []  # the newest two: the next message may be merged into the last, and its thoughts count
-        self.chars = self.chars_before = 0
+        self.chars = 0
 
     @property
     def whole(self) -> list[Any]:
@@ -107,13 +121,17 @@ class MessagesTurns:
         if not self._turns:
             return [{"role": "user", "content": [{"type": "text", "text": _OPENING}]}]
         *others, last = self._turns
-        before = [self._before] if self._before else []
-        return [*self._older.rows, *before, *self._after, *others, last | {"content": [*last["content"]]}]
+        ended = (row for one in self._ended for row in (one.answer, *one.rows))
+        return [*self._older.rows, *ended, *others, last | {"content": [*last["content"]]}]
 
-    @property
-    def place_before(self) -> int | None:
-        """Index in ``whole`` of the answer before the current message; None when there is none."""
-        return len(self._older.rows) if self._before else None
+    def ended_answers(self) -> Iterator[tuple[int, int]]:
+        """Yield the index in ``whole`` of the answers before the last two messages of a person, and the characters up
+        to there; an earlier message has none.
+        """
+        at = len(self._older.rows)
+        for one in self._ended:
+            yield at, one.chars
+            at += 1 + len(one.rows)
 
     def add(self, message: Message) -> None:
         """Add a message."""
@@ -138,20 +156,31 @@ class MessagesTurns:
                 self._end_turn(self.chars - _length(message))
             self._turns.append({"role": role, "content": content})
             if len(self._turns) > _OPEN_TURNS:
-                self._after.append(msgspec.Raw(msgspec.json.encode(self._turns.pop(0))))
+                self._add_row(self._turns.pop(0))
+
+    def _add_row(self, turn: Block) -> None:
+        if self._ended:
+            self._ended[-1].rows.append(msgspec.Raw(msgspec.json.encode(turn)))
+        else:
+            self._older.add(turn)
 
     def _end_turn(self, chars: int) -> None:
         """Put all messages before a new one of a person; the last of them is an answer."""
-        *others, before = self._turns
-        for row in (*([self._before] if self._before else ()), *self._after, *others):
-            self._older.add(row)
-        self._before, self._after, self._turns, self.chars_before = before, [], [], chars
+        *others, answer = self._turns
+        for turn in others:
+            self._add_row(turn)
+        self._turns = []
+        self._ended.append(_EndedTurn(answer, [], chars))
+        if len(self._ended) > _MARKED_ANSWERS:
+            oldest = self._ended.pop(0)
+            for row in (oldest.answer, *oldest.rows):
+                self._older.add(row)
 
     def fork(self) -> "MessagesTurns":
         """Return an independent copy."""
         other = copy(self)
         other._ids, other._older = self._ids.fork(), self._older.fork()
-        other._after = [*self._after]
+        other._ended = [replace(one, rows=[*one.rows]) for one in self._ended]
         other._turns = [turn | {"content": [*turn["content"]]} for turn in self._turns]
         return other
 
@@ -208,22 +237,25 @@ def _thinking(request: Request, messages: list[Block]) -> dict[str, Any]:
 
 
 def _mark_for_cache(wire: dict[str, Any], request: Request, turns: MessagesTurns) -> None:
-    """Mark the last tool, the answer before the current message, and the last user message, if enough text precedes.
+    """Mark the answers before the last two messages of a person and the last user message, if enough text precedes; the
+    last tool too, while that makes four marks at most: the system prompt, which follows the tools, has one.
 
     The current message is sent with facts about it and stored without them, so nothing behind it is read again by the
-    next turn: the mark before it keeps the past of the conversation.
+    next turn: the mark before it keeps the past of the conversation. A mark reads what was written at most 20 blocks
+    before it, and a turn may have more, so the mark of the turn before is set once more.
     """
-    before = sum(len(spec.description) + len(str(spec.parameters)) for spec in request.tools)
-    if before >= MIN_CACHED_CHARS:
-        wire["tools"][-1] = wire["tools"][-1] | {"cache_control": _CACHE}
-    before += len(request.system.whole)
-    at = turns.place_before
-    if at is not None and before + turns.chars_before >= MIN_CACHED_CHARS:
-        wire["messages"][at] = _marked(wire["messages"][at])
-    before += turns.chars
+    tools = sum(len(spec.description) + len(str(spec.parameters)) for spec in request.tools)
+    before, marks = tools + len(request.system.whole), int(bool(request.system.stable.strip()))
+    for at, chars in turns.ended_answers():
+        if before + chars >= MIN_CACHED_CHARS:
+            wire["messages"][at] = _marked(wire["messages"][at])
+            marks += 1
     last = wire["messages"][-1]
-    if before >= MIN_CACHED_CHARS and last["role"] == "user":
+    if before + turns.chars >= MIN_CACHED_CHARS and last["role"] == "user":
         last["content"][-1] = last["content"][-1] | {"cache_control": _CACHE}
+        marks += 1
+    if tools >= MIN_CACHED_CHARS and marks < _MOST_MARKS:
+        wire["tools"][-1] = wire["tools"][-1] | {"cache_control": _CACHE}
 
 
 def _marked(answer: Block) -> Block:

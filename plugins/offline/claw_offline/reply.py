@@ -23,7 +23,7 @@ def offline_answer(request: Request) -> Assistant:
     forbidden = request.tool_choice == "none" and not done
     missing = () if forbidden else tuple(dict.fromkeys(tool for tool in wanted if tool not in offered))
     first = not any(isinstance(message, Assistant) and message.text for message in past)
-    words = render_answer(asked, done, missing, first=first, no_tools=forbidden and bool(wanted))
+    words = render_answer(asked, done, missing, offered, first=first, no_tools=forbidden and bool(wanted))
     return _to_message(request, (Text(words),), "stop")
 
 

@@ -31,7 +31,7 @@ def show(
     *,
     scenario: Scenario,
     by: Annotated[
-        Literal["section", "plugin", "skill", "tool", "file"], typer.Option(help="Model whose price is used.")
+        Literal["section", "plugin", "skill", "tool", "file"], typer.Option(help="One line for each of these.")
     ] = "section",
     mode: Annotated[
         Literal["full", "minimal", "none"] | None,

@@ -1,13 +1,12 @@
 """Portability checks of a tool definition for all model services, and its cost in tokens. Pure."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from claw import t
-from claw.runtime import schema_problem
+from claw.runtime import definition_tokens, schema_problem
 from claw_provider_sdk import strict_schema_problem
 
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -54,8 +53,7 @@ def tool_faults(tool: ToolDefinition) -> tuple[PortabilityProblem, ...]:
 
 def tool_tokens(tool: ToolDefinition) -> int:
     """Estimate the tokens of the tool definition in a request, at four characters a token."""
-    line = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
-    return -(-len(json.dumps(line, ensure_ascii=False, separators=(",", ":"))) // 4)
+    return definition_tokens(tool.name, tool.description, tool.parameters)
 
 
 def _name_and_description(tool: ToolDefinition) -> Iterator[PortabilityProblem]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import claw_anthropic
+import pytest
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness
 from claw_testing.services import AnthropicService, ServiceReply
 from integration.test_serving import Channels
@@ -51,19 +52,23 @@ class VendorCache:
         return read, max(0, max((length for _, length in new), default=0) - read)
 
 
-async def talked(channel: FakeChannel | None, turns: int = 6) -> list[dict[str, Any]]:
-    """The requests of a conversation whose turns read two files of 8 kB each."""
+async def talked(
+    channel: FakeChannel | None, turns: int = 6, reads: int = 2, together: int = 1, kilobytes: int = 8
+) -> list[dict[str, Any]]:
+    """The requests of a conversation in whose turns the model asks ``reads`` times for ``together`` files."""
     replies = [
         reply
         for n in range(turns)
         for reply in (
-            ServiceReply(calls=[("peek", {"path": f"{n}-a"})]),
-            ServiceReply(calls=[("peek", {"path": f"{n}-b"})]),
+            *(
+                ServiceReply(calls=[("peek", {"path": f"{n}-{ask}-{at}"}) for at in range(together)])
+                for ask in range(reads)
+            ),
             ServiceReply(text=f"answer {n} " + "words " * 40),
         )
     ]
     schema = {"type": "object", "properties": {"path": {"type": "string"}}}
-    tool = FakeTool("peek", "result " * 1150, schema)
+    tool = FakeTool("peek", "result " * 144 * kilobytes, schema)
     config: dict[str, Any] = {"channels": {"fake": {"allowFrom": ["u1"]}}}
     async with AnthropicService(replies) as service:
         config["providers"] = {"anthropic": {"baseUrl": service.url, "apiKey": "k"}}
@@ -98,3 +103,18 @@ async def test_at_the_terminal_the_whole_past_is_read() -> None:
 
     read, written = (sum(column) for column in zip(*figures, strict=True))
     assert read / written >= 7, f"{read:,} bytes read, {written:,} written"
+
+
+@pytest.mark.parametrize(("reads", "together"), [(14, 1), (3, 10)], ids=["one after another", "at once"])
+async def test_a_turn_of_many_calls_costs_the_next_ones_no_more_than_itself(
+    reads: int, together: int
+) -> None:
+    """A mark reads at most 20 blocks back; such a turn has more of them."""
+    figures = counted(await talked(FakeChannel(), turns=4, reads=reads, together=together, kilobytes=2))
+
+    rounds = reads + 1
+    first = [figures[turn * rounds] for turn in range(4)]
+    for turn in (2, 3):  # the turn before is read up to its message, and its own calls are written once more
+        read, written = first[turn]
+        assert read >= (turn - 1) * reads * together * 2000
+        assert written <= 1.2 * (first[1][1] - first[0][1] + reads * together * 100)

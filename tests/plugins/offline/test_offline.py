@@ -73,7 +73,7 @@ def test_a_chinese_question_gets_a_chinese_answer():
     answer = offline_answer(with_results(request, calls, "README.md", "# claw"))
 
     assert named(calls) == [("ls", {}), ("read", {"file_path": "README.md"})]
-    assert "这里的文件" in answer.text and "开头写的是:“# claw”" in answer.text
+    assert "这里的文件" in answer.text and "开头写的是：“# claw”" in answer.text
 
 
 def test_the_first_answer_says_that_no_model_speaks_and_the_next_ones_do_not():
@@ -83,6 +83,19 @@ def test_the_first_answer_says_that_no_model_speaks_and_the_next_ones_do_not():
     assert "no model and no key" in first.text
     assert "no model" not in second.text
     assert "I can list files" in second.text
+
+
+def test_it_says_what_the_tools_of_the_request_can_do_and_nothing_else():
+    past = (User((Text("hello"),)), offline_answer(ask("hello")))
+    some, none = (
+        offline_answer(ask("hello", (LS, READ), past=past)),
+        offline_answer(ask("hello", (), past=past)),
+    )
+    in_chinese = offline_answer(ask("你好", (LS, READ, EXEC), past=past))
+
+    assert some.text.startswith("I can list files and read a file.")
+    assert "I have none of the tools" in none.text
+    assert in_chinese.text.startswith("我能做这些：列出文件、读文件、运行命令。")
 
 
 @pytest.mark.parametrize(
