@@ -100,6 +100,20 @@ async def test_half_a_call_gets_an_error_and_sound_ones_run(half: str, stop: str
         assert (first.usage.input, first.usage.output) == (7, 5)
 
 
+async def test_half_a_call_that_is_printed_as_text_gets_an_error_and_nobody_sees_it() -> None:
+    half = 'I look.\n<tool_call>{"name": "peek", "arguments": {"path": "b'
+    script = [ServiceReply(text=half, stop="length"), ServiceReply(text="It is 42.")]
+    async with OpenAIService(script) as service, on_openai(service, peek()) as harness:
+        reply = await harness.send("look", model="openai/m")
+
+        assert reply and reply.text == "It is 42."
+        [broken] = results(harness)
+        assert broken.is_error and "limit of output tokens" in broken.text
+        assert not any(
+            "<tool_call>" in str(event) for event in harness.events if "Delta" in type(event).__name__
+        )
+
+
 async def test_broken_json_whose_meaning_is_certain_is_repaired_in_a_native_call() -> None:
     tool, script = (
         peek(),

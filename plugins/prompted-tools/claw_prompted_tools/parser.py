@@ -39,6 +39,8 @@ _KEY = re.compile(r'\s{0,200}"([^"\\]{0,12})"\s{0,20}:')
 _KEY_PREFIX = re.compile(r'\s{0,200}(?:"[^"\\]{0,12}(?:"\s{0,20})?)?')
 _NAME_KEYS = frozenset({"name", "tool", "tool_name", "function"})
 _KEYS = _NAME_KEYS | {"type", "id", "arguments", "parameters", "args", "input"}
+BREAKS_OFF = "it breaks off before its end"
+CUT_OFF = "the limit of output tokens cut it off; write less at once, or in several calls"
 _MAX_HELD_CHARS = 100_000
 """Maximum characters held back of an object after text that may be a call; a longer object is text."""
 _HEAD = re.compile(_MARK.pattern + r"|\{\s{0,20}\"(" + "|".join(sorted(_KEYS)) + r")\"\s{0,20}:")
@@ -76,6 +78,7 @@ class ToolCallParser:
         self._in_trailing_call = False
         self._seeks_trailing_call = True
         self._held_chars = 0
+        self._is_cut = False
 
     def feed(self, text: str) -> list[Part]:
         """Add the next piece of the answer; return the parts that are decided now."""
@@ -89,10 +92,10 @@ class ToolCallParser:
     def end(self, whole: bool = True, alone: bool = True) -> list[Part]:
         """End the answer; return the parts that were held back.
 
-        :param whole: False when the answer was cut short: an incomplete call is then dropped.
+        :param whole: False when the answer was cut short at its limit, which is then the reason for an incomplete call.
         :param alone: False when the model has made native tool calls: an object after its text is then text.
         """
-        self._allows_trailing_call = whole and alone
+        self._allows_trailing_call, self._is_cut = whole and alone, not whole
         parts = list(self._run_states(last=True))
         if self._step in (self._read_raw, self._read_json):
             parts += self._end_partial_call(whole)
@@ -200,6 +203,12 @@ class ToolCallParser:
             yield from self._emit_text(blank + "{")
             self._buffer = raw[len(blank) + 1 :] + self._buffer
 
+    def _end_cut_call(self) -> Iterator[Part]:
+        """End an object that names a tool and that the limit of the answer cut off."""
+        raw, self._call_parts, self._in_trailing_call = "".join(self._call_parts), [], False
+        yield from self._release_trailing_calls()
+        yield from self._emit_call(UnreadableCall(raw.strip(), CUT_OFF))
+
     def _after_trailing_call(self, last: bool) -> Iterator[Part]:
         """After a trailing call: another one or the end of the answer; with anything else the call becomes text."""
         text = self._buffer
@@ -295,7 +304,8 @@ class ToolCallParser:
         self._held_chars += len(text)
         self._buffer = ""
         if self._in_trailing_call and (last or self._held_chars > _MAX_HELD_CHARS):
-            yield from self._end_trailing_call(whole=False)
+            is_cut_call = last and self._is_cut and _names_a_tool("".join(self._call_parts), self._schemas)
+            yield from self._end_cut_call() if is_cut_call else self._end_trailing_call(whole=False)
 
     def _end_json(self) -> Iterator[Part]:
         raw, written = "".join(self._call_parts), "".join(self._call_parts[self._json_at :])
@@ -369,8 +379,8 @@ class ToolCallParser:
             meant = True
         if not meant:
             yield from self._emit_text(self._blanks + raw if self._open_mark else raw)
-        elif whole:
-            yield from self._emit_call(UnreadableCall(raw, "it breaks off before its end"))
+        else:
+            yield from self._emit_call(UnreadableCall(raw, BREAKS_OFF if whole else CUT_OFF))
 
 
 def _names_a_tool(raw: str, schemas: Schemas) -> bool:

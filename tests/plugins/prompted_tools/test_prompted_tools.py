@@ -161,8 +161,23 @@ def test_what_was_meant_as_a_call_and_cannot_be_read_is_distinguished_from_words
     assert why in parts[0].reason
 
 
-def test_half_a_call_of_an_answer_that_ran_out_of_tokens_is_dropped() -> None:
-    assert parse_answer('I write: <tool_call>{"name": "read", "arg', SCHEMAS, whole=False) == ["I write:"]
+@pytest.mark.parametrize(
+    ("words", "half"),
+    [
+        ("", '<tool_call>{"name": "read", "arg'),
+        ("I write:\n", '<tool_call>{"name": "read", "arg'),
+        ("", '{"name": "read", "arguments": {"path": "a'),
+        ("I write:\n", '{"name": "read", "arguments": {"path": "a'),
+        ("", '```json\n{"name": "read", "arguments": {"path": "a'),
+    ],
+)
+def test_half_a_call_of_an_answer_that_ran_out_of_tokens_is_one_that_the_model_is_told_of(
+    words: str, half: str
+) -> None:
+    *said, call = parse_answer(words + half, SCHEMAS, whole=False)
+
+    assert isinstance(call, UnreadableCall) and "limit of output tokens" in call.reason
+    assert "read" not in "".join(part for part in said if isinstance(part, str))
 
 
 def test_a_call_that_repeats_what_somebody_else_wrote_is_words() -> None:
