@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from claw import ClawError
-from claw.runtime import TERMINAL, file_of, installed_plugins, outline_config, read_config
+from claw.runtime import TERMINAL, installed_plugins, outline_config, read_config
+from claw_config_sdk import file_of
 
 KIND_OF = {
     "--agent": "$agents", "--model": "$models", "--channel": "$channels", "--fallback": "$models",
