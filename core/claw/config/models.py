@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     AliasChoices,
-    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeFloat,
@@ -58,26 +57,6 @@ class AnyModel(ModelConfig):
     model_config = ConfigDict(extra="allow")
 
 
-class Reset(Section):
-    """Automatic reset of conversations."""
-
-    mode: Literal["off", "daily", "idle"] = Field(
-        "off", description="Absent: daily when atHour is there, idle when idleMinutes is, else off."
-    )
-    at_hour: int = Field(4, ge=0, le=23, description="daily: the hour that begins a new day.")
-    idle_minutes: int | None = Field(
-        None, ge=1, description="idle: quiet time; next to daily a second limit."
-    )
-
-
-def _kinds_of_chat(value: Any) -> Any:
-    return (
-        {"direct" if key == "dm" else key: kind for key, kind in value.items()}
-        if isinstance(value, dict)
-        else value
-    )
-
-
 class SessionSettings(Section):
     """``session``."""
 
@@ -86,12 +65,6 @@ class SessionSettings(Section):
     )
     main_key: str = "main"
     identity_links: dict[str, tuple[str, ...]] = Field({}, description="Name → one person's channel:id.")
-    reset: Reset = section_default()
-    reset_by_type: Annotated[
-        dict[Literal["direct", "group", "thread"], Reset], BeforeValidator(_kinds_of_chat)
-    ] = Field({}, description="In place of session.reset, key by key, for one kind of chat.")
-    reset_by_channel: dict[str, Reset] = Field({}, description="Likewise for one channel; it goes first.")
-    idle_minutes: int | None = Field(None, ge=1, description="Where no reset names idleMinutes.")
 
 
 class AuthProfile(Section):
