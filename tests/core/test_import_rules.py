@@ -374,7 +374,7 @@ BUDGETS = {
     "claw.agent": 2222,
     "claw.cli": 835,
     "claw.config": 1801,
-    "claw.contracts": 1413,
+    "claw.contracts": 1391,
     "claw.host": 2556,
     "claw.policy": 553,
     "claw.security": 1307,
@@ -410,8 +410,8 @@ BUDGETS = {
     "claw_skills": 457,
     "claw_telegram": 2554,
     "claw_testing": 1593,
-    "claw_tool_sdk": 179,
-    "claw_tools_std": 1912,
+    "claw_tool_sdk": 197,
+    "claw_tools_std": 1913,
     "pytest_claw": 2860,
 }
 """Code lines of each package: those of the day when the packages were made, and 5 %."""
