@@ -17,7 +17,7 @@ from pydantic import (
 
 from claw.config.agents import Agents, People, ToolsSettings
 from claw.config.channels import AnyChannel, QueueSettings
-from claw.config.values import Secret, Section, Size, section_default, validation_error
+from claw.config.values import Secret, Section, section_default, validation_error
 
 ToolMode = Literal["native", "prompt", "none"]
 
@@ -192,13 +192,8 @@ def _slow_length(pattern: re.Pattern[str]) -> int:
 
 
 class Logging(Section):
-    """``logging``: the log file of the gateway, ``logs/claw.jsonl``."""
+    """``logging``: what is masked in all output. The plugin that keeps a log has keys beside it."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="This and graver; of libraries warnings and graver ones alone."
-    )
-    max_size: Size = Field(10 << 20, ge=10_000, description="A file that grows beyond it is put aside.")
-    keep: int = Field(5, ge=0, le=100, description="How many files that were put aside stay.")
     redact_patterns: Annotated[tuple[str, ...], AfterValidator(_check_patterns)] = Field(
         (), description="More that must never be printed, as regular expressions."
     )

@@ -142,10 +142,7 @@ def _parse_yaml(text: str) -> tuple[Any, dict[KeyPath, int]]:
 
 
 def _read_document(text: str, lines: dict[KeyPath, int]) -> Any:
-    """Read the one document of a YAML text, and record the line of each key and entry.
-
-    :raises YAMLError: it cannot be parsed.
-    """
+    """Read the one document of a YAML text, and record the line of each key and entry."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
