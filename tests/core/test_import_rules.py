@@ -373,7 +373,7 @@ BUDGETS = {
     "claw": 550,
     "claw.agent": 2222,
     "claw.cli": 835,
-    "claw.config": 1762,
+    "claw.config": 1758,
     "claw.contracts": 1391,
     "claw.host": 2556,
     "claw.policy": 553,
