@@ -60,10 +60,6 @@ from claw.app import (
 )
 
 # Command lines: one JSON document, tables, options that several commands share
-from claw.cli.config import (
-    config_findings as config_findings,
-    file_of as file_of,
-)
 from claw.cli.errors import (
     TERMINATION as TERMINATION,
     report_error as report_error,
@@ -141,7 +137,6 @@ from claw.config.summary import (
 from claw.config.values import (
     Duration as Duration,
     Names as Names,
-    Size as Size,
     origin_of as origin_of,
     section_default as section_default,
     validation_error as validation_error,
@@ -270,12 +265,14 @@ from claw.host.registry import (
     account_of as account_of,
     channel_key as channel_key,
     check_answers as check_answers,
+    file_warnings as file_warnings,
     hook_problems as hook_problems,
     tool_line as tool_line,
 )
 from claw.host.state import (
     PluginState as PluginState,
     chosen_by_file as chosen_by_file,
+    config_key_errors as config_key_errors,
     require_plugins as require_plugins,
 )
 from claw.host.worker import (

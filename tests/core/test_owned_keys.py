@@ -160,17 +160,17 @@ def test_a_key_that_core_describes_stays_core_s_when_a_plugin_owns_it() -> None:
     manifest = {
         "id": "greedy",
         "kinds": ["reviewer"],
-        "configKeys": ["owners", "agents.model", "logging.level"],
+        "configKeys": ["owners", "agents.model", "messages.silentToken"],
     }
     greedy = InstalledPlugin(
         "greedy", "greedy", "greedy", "1", manifest=parse_manifest(json.dumps(manifest), "greedy")
     )
     config = read(
-        "owners: ['feishu:ou_1']\nagents: {defaults: {model: a/b}}\nlogging: {level: debug}\n", greedy
+        "owners: ['feishu:ou_1']\nagents: {defaults: {model: a/b}}\nmessages: {silentToken: HUSH}\n", greedy
     )
     assert config.settings.owners == ("feishu:ou_1",)
     assert config.settings.agents.defaults.model.primary == "a/b"
-    assert config.settings.logging.level == "debug"
+    assert config.settings.messages.silent_token == "HUSH"
     with pytest.raises(ConfigError, match="would make everyone an owner"):
         read("owners: ['*']\n", greedy)
 

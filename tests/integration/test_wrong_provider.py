@@ -5,9 +5,9 @@ from pathlib import Path
 
 import claw_openai
 import pytest
-from claw.cli.config import config_findings
 from claw.contracts.errors import ConfigError
 from claw.testing import FakeProvider, Harness, says
+from claw_config_sdk import config_findings
 
 WRONG = [
     ({"baseUrl": "htp://localhost:11434/v1"}, "providers.ollama.baseUrl"),

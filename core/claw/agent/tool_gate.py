@@ -14,7 +14,7 @@ from claw.config.agents import ExecEnvironment
 from claw.contracts.errors import ToolError, nearest
 from claw.contracts.events import ToolProgress
 from claw.contracts.extensions import CallContext, Review, ToolTraits
-from claw.contracts.messages import ApprovalRequest, Decision, Outbound, PlainChat, Receipt
+from claw.contracts.messages import ApprovalRequest, Decision, Outbound, Receipt, text_sender
 from claw.contracts.text import digest_of, format_arguments, result_limit
 from claw.contracts.tool import Tool, ToolContext, ToolResult, fit_result, validate
 from claw.contracts.transcript import NO_RESULT, UNREADABLE_CALL, Message, Text, ToolCall
@@ -338,7 +338,7 @@ class _GatedCall:
 
         key, make = f"{gate.turn}:{call_id}"[:46], getattr(runtime.turn_log, "chat_api", None)
         inbound = context.inbound
-        talk = make(key, inbound, context, runtime) if make else PlainChat(key, inbound, deliver)
+        talk = make(key, inbound, context, runtime) if make else None
         return ToolContext(
             call_id=call_id,
             session_key=context.route.session_key,
@@ -347,7 +347,7 @@ class _GatedCall:
             files=context.fence.for_call(self._rule_files),
             state_dir=runtime.config.home / "plugins" / self._tool.plugin,
             progress=progress,
-            send=talk.send, talk=talk,
+            send=talk.send if talk else text_sender(key, inbound, deliver), talk=talk,
             status={
                 "model": str(context.models[0]), "context_tokens": context.window_tokens,
                 "used_tokens": gate.used_tokens, "session_key": context.route.session_key,

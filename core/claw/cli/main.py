@@ -16,7 +16,6 @@ from claw.i18n import t
 
 _COMMANDS = {
     "chat": ("claw.cli.chat", "Chat with an agent in this terminal."),
-    "config": ("claw.cli.config", "Read, change and check the config file."),
     "plugins": ("claw.cli.plugins", "Show plugins, their state, and the reason for it."),
     "tools": ("claw.cli.tools", "Show the tools of an agent, and why it has them."),
 }

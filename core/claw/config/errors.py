@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from claw.config.paths import Layout, Path, camel_case, format_key, line_of, value_at
 from claw.config.source import SubstitutedText, substitute_all
-from claw.config.summary import LIKE_EXAMPLE, package_of_key
+from claw.config.summary import LIKE_EXAMPLE, package_of_key, unknown_key
 from claw.contracts.errors import ConfigError, nearest
 from claw.i18n import t
 
@@ -165,7 +165,7 @@ def _convert(
     if kind == "claw":
         return path + tuple(context["at"]), context["problem"], context["fix"], context["values"]
     if kind == "extra_forbidden":
-        return path, *_unknown_key(str(path[-1]), known(path[:-1]))
+        return path, *unknown_key(str(path[-1]), known(path[:-1]))
     if kind == "literal_error":
         return path, *_unknown_word(_format_value(detail["input"]), literal_words(context["expected"]))
     if kind == "value_error":  # from a plugin's own validator, with its own text
@@ -198,13 +198,6 @@ def _real_path(loc: Iterable[str | int], tree: Any) -> Path:
             path.append(step)
             here = None
     return tuple(path)
-
-
-def _unknown_key(name: str, known: Iterable[str]) -> tuple[str, str, dict[str, object]]:
-    names = sorted(known)
-    if near := nearest(name, names):
-        return "is not a known key", "Did you mean {near}?", {"near": near}
-    return "is not a known key", "Known keys here: {names}", {"names": ", ".join(names)}
 
 
 def _unknown_word(value: str, words: Sequence[str]) -> tuple[str, str, dict[str, object]]:

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     AliasChoices,
-    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeFloat,
@@ -18,7 +17,7 @@ from pydantic import (
 
 from claw.config.agents import Agents, People, ToolsSettings
 from claw.config.channels import AnyChannel, QueueSettings
-from claw.config.values import Secret, Section, Size, section_default, validation_error
+from claw.config.values import Secret, Section, section_default, validation_error
 
 ToolMode = Literal["native", "prompt", "none"]
 
@@ -58,26 +57,6 @@ class AnyModel(ModelConfig):
     model_config = ConfigDict(extra="allow")
 
 
-class Reset(Section):
-    """Automatic reset of conversations."""
-
-    mode: Literal["off", "daily", "idle"] = Field(
-        "off", description="Absent: daily when atHour is there, idle when idleMinutes is, else off."
-    )
-    at_hour: int = Field(4, ge=0, le=23, description="daily: the hour that begins a new day.")
-    idle_minutes: int | None = Field(
-        None, ge=1, description="idle: quiet time; next to daily a second limit."
-    )
-
-
-def _kinds_of_chat(value: Any) -> Any:
-    return (
-        {"direct" if key == "dm" else key: kind for key, kind in value.items()}
-        if isinstance(value, dict)
-        else value
-    )
-
-
 class SessionSettings(Section):
     """``session``."""
 
@@ -86,12 +65,6 @@ class SessionSettings(Section):
     )
     main_key: str = "main"
     identity_links: dict[str, tuple[str, ...]] = Field({}, description="Name → one person's channel:id.")
-    reset: Reset = section_default()
-    reset_by_type: Annotated[
-        dict[Literal["direct", "group", "thread"], Reset], BeforeValidator(_kinds_of_chat)
-    ] = Field({}, description="In place of session.reset, key by key, for one kind of chat.")
-    reset_by_channel: dict[str, Reset] = Field({}, description="Likewise for one channel; it goes first.")
-    idle_minutes: int | None = Field(None, ge=1, description="Where no reset names idleMinutes.")
 
 
 class AuthProfile(Section):
@@ -219,13 +192,8 @@ def _slow_length(pattern: re.Pattern[str]) -> int:
 
 
 class Logging(Section):
-    """``logging``: the log file of the gateway, ``logs/claw.jsonl``."""
+    """``logging``: what is masked in all output. The plugin that keeps a log has keys beside it."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="This and graver; of libraries warnings and graver ones alone."
-    )
-    max_size: Size = Field(10 << 20, ge=10_000, description="A file that grows beyond it is put aside.")
-    keep: int = Field(5, ge=0, le=100, description="How many files that were put aside stay.")
     redact_patterns: Annotated[tuple[str, ...], AfterValidator(_check_patterns)] = Field(
         (), description="More that must never be printed, as regular expressions."
     )

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from errno import EINVAL
@@ -127,100 +127,75 @@ def _check_text(text: str) -> None:
         raise _refusal(problem, "Resolve the conflict and delete the markers", at)
 
 
-class _TreeReader:
-    """Reader of parser events into a tree, without recursion.
-
-    :ivar at: the line and column of the current event.
-    :ivar lines: those of the keys and entries so far.
-    """
-
-    def __init__(self) -> None:
-        self.at = (1, 1)
-        self.root: Any = None
-        self.lines: dict[KeyPath, int] = {}
-        self._open: list[tuple[Any, KeyPath]] = []
-        self._key: str | None = None
-        self._count = 0
-
-    def read(self, text: str) -> None:
-        """Read the one document of a YAML text. :raises YAMLError: it cannot be parsed."""
-        import yaml
-
-        loader, documents = getattr(yaml, "CSafeLoader", yaml.SafeLoader), 0
-        for event in yaml.parse(text, Loader=loader):
-            mark: Any = event.start_mark
-            self.at = mark.line + 1, mark.column + 1
-            documents += isinstance(event, yaml.DocumentStartEvent)
-            if documents > 1:
-                raise self._refused("a second document begins here", "Keep one document in the file")
-            if isinstance(event, yaml.CollectionEndEvent):
-                self._open.pop()
-            elif isinstance(event, yaml.NodeEvent):
-                if isinstance(event, yaml.AliasEvent) or event.anchor:
-                    problem = "anchors and aliases (& and *) are not allowed here"
-                    raise self._refused(problem, "Write the value in full")
-                if event.tag not in (None, "!"):  # type: ignore[attr-defined]
-                    problem = "the tag {tag} is not allowed here"
-                    raise self._refused(problem, "Write plain values only", tag=event.tag)  # type: ignore[attr-defined]
-                self._add(
-                    event, isinstance(event, yaml.ScalarEvent), isinstance(event, yaml.MappingStartEvent)
-                )
-
-    def _add(self, event: Any, is_scalar: bool, is_mapping: bool) -> None:
-        """Add a key, a scalar, or the start of a mapping or list."""
-        holder, path = self._open[-1] if self._open else (None, ())
-        if isinstance(holder, dict) and self._key is None:
-            self._begin_entry(event.value if is_scalar else None, holder, path)
-            return
-        self._count += 1
-        if self._count > MAX_NODES:
-            raise self._refused(
-                "the file contains more than {limit} values", "Make it smaller", limit=MAX_NODES
-            )
-        value: Any = {} if is_mapping else []
-        if is_scalar:
-            value = _scalar(event.value) if event.implicit[0] else event.value
-        if holder is None:
-            self.root = value
-        elif isinstance(holder, dict):
-            path, holder[self._key], self._key = (*path, self._key or ""), value, None
-        else:
-            path = (*path, len(holder))
-            holder.append(value)
-            self.lines[path] = self.at[0]
-        if not is_scalar:
-            self._open.append((value, path))
-            if len(self._open) > MAX_DEPTH:
-                raise self._refused(
-                    "is nested deeper than {limit} levels", "Make it flatter", limit=MAX_DEPTH
-                )
-
-    def _begin_entry(self, name: str | None, holder: dict[str, Any], path: KeyPath) -> None:
-        if name is None:
-            raise self._refused("a key must be a string", "Write key: value")
-        path = (*path, name)
-        if name in holder:
-            problem = "the key {key} appears twice (first in line {first})"
-            raise self._refused(problem, "Keep one of them", key=format_key(path), first=self.lines.get(path))
-        self._key = name
-        self.lines[path] = self.at[0]
-
-    def _refused(self, problem: str, fix: str, **values: object) -> ConfigError:
-        return _refusal(problem, fix, self.at, **values)
-
-
 def _parse_yaml(text: str) -> tuple[Any, dict[KeyPath, int]]:
     import yaml
 
     _check_text(text)
-    reader = _TreeReader()
+    lines: dict[KeyPath, int] = {}
     try:
-        reader.read(text)
+        tree = _read_document(text, lines)
     except yaml.YAMLError as cause:
         raise _yaml_error(cause, text) from cause
-    if reader.root is None:
+    if tree is None:
         raise _refusal("the file is empty", "Write a key into it, or delete it")
-    return reader.root, reader.lines
+    return tree, lines
+
+
+def _read_document(text: str, lines: dict[KeyPath, int]) -> Any:
+    """Read the one document of a YAML text, and record the line of each key and entry."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    _check_events(yaml.parse(text, Loader=loader))
+    root = yaml.compose(text, Loader=loader)
+    return root and _plain(root, (), lines)
+
+
+def _check_events(events: Iterable[Any]) -> None:
+    """Refuse what plain settings do not need, before the tree is built."""
+    import yaml
+
+    documents = depth = count = 0
+    for event in events:
+        at = event.start_mark.line + 1, event.start_mark.column + 1
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        count += isinstance(event, yaml.NodeEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if documents > 1:
+            raise _refusal("a second document begins here", "Keep one document in the file", at)
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise _refusal(
+                "anchors and aliases (& and *) are not allowed here", "Write the value in full", at
+            )
+        if getattr(event, "tag", None):
+            raise _refusal("the tag {tag} is not allowed here", "Write plain values only", at, tag=event.tag)
+        if count > MAX_NODES:
+            raise _refusal(
+                "the file contains more than {limit} values", "Make it smaller", at, limit=MAX_NODES
+            )
+        if depth > MAX_DEPTH:
+            raise _refusal("is nested deeper than {limit} levels", "Make it flatter", at, limit=MAX_DEPTH)
+
+
+def _plain(node: Any, path: KeyPath, lines: dict[KeyPath, int]) -> Any:
+    """Return the plain value of a node of the YAML tree."""
+    if isinstance(node.value, str):
+        return node.value if node.style else _scalar(node.value)
+    if node.id == "sequence":
+        lines.update({(*path, at): part.start_mark.line + 1 for at, part in enumerate(node.value)})
+        return [_plain(part, (*path, at), lines) for at, part in enumerate(node.value)]
+    found: dict[str, Any] = {}
+    for key, part in node.value:
+        at = key.start_mark.line + 1, key.start_mark.column + 1
+        if not isinstance(key.value, str):
+            raise _refusal("a key must be a string", "Write key: value", at)
+        place = (*path, key.value)
+        if key.value in found:
+            problem = "the key {key} appears twice (first in line {first})"
+            raise _refusal(problem, "Keep one of them", at, key=format_key(place), first=lines.get(place))
+        lines[place] = at[0]
+        found[key.value] = _plain(part, place, lines)
+    return found
 
 
 def _scalar(text: str) -> Any:
@@ -259,11 +234,11 @@ def _parse_json(text: str) -> tuple[Any, dict[KeyPath, int]]:
     import yaml
 
     _check_text(text)
-    reader = _TreeReader()
+    lines: dict[KeyPath, int] = {}
     with suppress(yaml.YAMLError):
-        reader.read(text)
+        _read_document(text, lines)
     try:
-        return json.loads(text, parse_constant=_reject_constant, object_pairs_hook=_unique), reader.lines
+        return json.loads(text, parse_constant=_reject_constant, object_pairs_hook=_unique), lines
     except json.JSONDecodeError as cause:
         problem, fix = "is not valid JSON ({cause})", "Correct the line; JSON allows no trailing comma"
         if cause.msg.startswith("Expecting property name") and text[cause.pos : cause.pos + 1] not in "}'":

@@ -1,7 +1,7 @@
 """Outline of the config for commands that must be fast: the plugins it may need, without validation or pydantic."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path as FilePath
@@ -199,6 +199,14 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(name for name in value if isinstance(name, str)) if isinstance(value, list) else ()
 
 
+def unknown_key(name: str, known: Iterable[str]) -> tuple[str, str, dict[str, object]]:
+    """Return problem, fix and their values for a key that is not known; they name the nearest one."""
+    names = sorted(known)
+    if near := nearest(name, names):
+        return "is not a known key", "Did you mean {near}?", {"near": near}
+    return "is not a known key", "Known keys here: {names}", {"names": ", ".join(names)}
+
+
 LIKE_EXAMPLE = "Write it like this: {example}"
 """The fix for a text in the wrong format: few people read a regular expression."""
 
@@ -274,13 +282,9 @@ def _misfits_of(error: Any) -> Iterator[SchemaViolation]:
             if name not in error.instance:
                 yield SchemaViolation((*place, name), "is required but missing", "Add it")
     elif rule == "additionalProperties" and isinstance(error.instance, Mapping):
-        names = sorted(error.schema.get("properties", {}))
-        for name in error.instance.keys() - set(names):
-            near = nearest(str(name), names)
-            fix = "Did you mean {near}?" if near else "Known keys here: {names}"
-            yield SchemaViolation(
-                (*place, name), "is not a known key", fix, {"near": near, "names": ", ".join(names)}
-            )
+        known = error.schema.get("properties", {})
+        for name in error.instance.keys() - known.keys():
+            yield SchemaViolation((*place, name), *unknown_key(str(name), known))
     elif example := _example_of(error):
         yield SchemaViolation(place, "has the wrong format", LIKE_EXAMPLE, {"example": example})
     elif types := _expected_types(error):

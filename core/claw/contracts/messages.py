@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Literal
 
 from claw.contracts.errors import ToolError
@@ -249,56 +250,21 @@ class Decision:
         return self.verdict in ("once", "always")
 
 
-class PlainChat:
-    """The chat access of tools when no plugin provides one: texts to the chat that the turn answers in, nothing else.
+def text_sender(
+    key: str, inbound: Inbound, deliver: Callable[[Outbound], Awaitable[Receipt | None]]
+) -> Callable[..., Awaitable[tuple[str, ...]]]:
+    """Return the ``send`` of tools when no plugin provides chat access: texts to the chat that the turn answers in.
 
     :param key: prefix of the delivery keys of this call.
     :param deliver: sends a message; returns None when it was dropped.
     """
+    keys = (f"{key}.{number}" if number > 1 else key for number in count(1))
 
-    def __init__(
-        self, key: str, inbound: Inbound, deliver: Callable[[Outbound], Awaitable[Receipt | None]]
-    ) -> None:
-        self._key, self._inbound, self._deliver, self._count = key, inbound, deliver, 0
-
-    def resolve_address(self, target: str = "", channel: str = "", account: str = "") -> Address:
-        """Return the address of the turn's chat.
-
-        :raises ToolError: another one was named.
-        """
-        here = self._inbound.address
-        if target in ("", here.chat, f"{here.channel}:{here.chat}") and channel in ("", here.channel):
-            return here
-        raise self._refused()
-
-    def answered_message_id(self, where: Address | None = None) -> str:
-        """Return the id of the message that this turn answers."""
-        return self._inbound.message_id if where in (None, self._inbound.address) else ""
-
-    async def send(
-        self,
-        text: str,
-        paths: Sequence[str] = (),
-        where: Address | None = None,
-        reply_to: str | None = None,
-        voice: bool = False,
-    ) -> tuple[str, ...]:
-        """Send a text to the turn's chat; return the message ids."""
-        if paths or where not in (None, self._inbound.address):
-            raise self._refused()
-        self._count += 1
-        key = self._key if self._count == 1 else f"{self._key}.{self._count}"
-        outbound = Outbound(
-            key, self._inbound.address, text, reply_to=reply_to, answers=self.answered_message_id()
-        )
-        receipt = await self._deliver(outbound)
+    async def send(text: str, paths: Sequence[str] = ()) -> tuple[str, ...]:
+        if paths:
+            raise ToolError("only text to this chat can be sent: more needs the plugin claw-gateway")
+        reply = Outbound(next(keys), inbound.address, text, answers=inbound.message_id)
+        receipt = await deliver(reply)
         return receipt.message_ids if receipt else ()
 
-    async def edit(self, *given: Any, **named: Any) -> Any:
-        """Refuse: edits, deletions, reactions and polls need the gateway."""
-        raise self._refused()
-
-    delete = react = poll = edit
-
-    def _refused(self) -> ToolError:
-        return ToolError("only text to this chat can be sent: more needs the plugin claw-gateway")
+    return send

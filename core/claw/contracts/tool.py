@@ -186,7 +186,7 @@ class ToolContext:
     :param progress: report to the person how far a long call is.
     :param send: send a text to the conversation this turn came from; returns the message ids.
     :param talk: wider chat access, a :class:`claw_tool_sdk.ChatApi`: other chats that the settings name, files, edits,
-        reactions.
+        reactions. None = no plugin provides it; ``claw_tool_sdk.chat_of`` then returns one that can only ``send``.
     :param status: facts of the turn: model, context_tokens, used_tokens, session_key, zone, thinking, turn.
     :param environment: what a child process may see (already filtered).
     :param ask: request a person's approval of the whole text (``await context.ask(shown, title)``): True when

@@ -7,6 +7,7 @@ from claw import Diagnostic, PluginConfig, hookimpl
 
 _COMMANDS = {
     "completion": "setup.completion:completion",
+    "config": "config_file.validate:app",
     "doctor": "doctor.command:doctor",
     "help": "setup.help:help_",
     "hooks": "doctor.hooks:app",

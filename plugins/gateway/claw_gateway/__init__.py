@@ -30,9 +30,10 @@ def register_services(config: "PluginConfig") -> "Iterable[Service]":
 @hookimpl
 def register_observers(config: "PluginConfig") -> "Iterable[Observer]":
     """Log tool calls at level debug."""
+    from claw_gateway.process.log_settings import LogLevel
     from claw_gateway.tool_log import ToolLog, is_wanted
 
-    return [ToolLog(config.clock)] if is_wanted(config.settings.logging.level) else []
+    return [ToolLog(config.clock)] if is_wanted(config.section("logging.level", LogLevel).root) else []
 
 
 @hookimpl

@@ -14,6 +14,7 @@ from claw.runtime import (
     configured_owners,
     format_key,
     install_hint,
+    values_at,
 )
 
 from claw_gateway.process.report import configured_accounts
@@ -66,7 +67,10 @@ def unknown_channel_findings(setup: Setup) -> Iterator[Finding]:
             for index, name in bindings
             if name.lower() not in known
         ),
-        *((("session", "resetByChannel", name), name) for name in settings.session.reset_by_channel),
+        *(
+            (path, str(path[-1]))
+            for path, _ in values_at(setup.config.layout.tree, "session.resetByChannel.*")
+        ),
     ]
     for path, name in places:
         if name and name not in known:

@@ -117,8 +117,8 @@ def use(
 ) -> None:
     """Set MODEL as the default model in the config file. The fallbacks stay, unless --fallback names others."""
     from claw import ModelRef
-    from claw.runtime import file_of, load_setup
-    from claw_config_sdk import set_value
+    from claw.runtime import load_setup
+    from claw_config_sdk import file_of, set_value
 
     setup = load_setup()
     aliases = setup.config.settings.models.aliases

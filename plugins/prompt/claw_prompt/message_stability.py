@@ -60,7 +60,8 @@ async def repeated_messages(setup: "Setup", message: Inbound) -> tuple[list[str]
     """
     recorder, later = _Recorder(), [0.0]
     with tempfile.TemporaryDirectory(prefix="claw-stability-") as home:
-        from claw.runtime import App, TurnOptions, file_of, load_setup
+        from claw.runtime import App, TurnOptions, load_setup
+        from claw_config_sdk import file_of
 
         file = file_of(os.environ)
         environ = {**os.environ, "CLAW_HOME": home}

@@ -4,10 +4,11 @@ Settings: ``session.reset`` and its siblings. The decision is made when a messag
 of the clock or a heartbeat neither reset nor count as an update.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
+
+from claw_sessions.settings import ResetSettings
 
 _DEFAULT_HOUR, _DEFAULT_IDLE = 4, 60  # defaults (spec runtime E6)
 
@@ -26,18 +27,16 @@ class ResetPolicy:
     idle_minutes: int | None = None
 
 
-def reset_policy(session: Any, kind: str, channel: str = "") -> ResetPolicy:
+def reset_policy(session: ResetSettings, kind: str, channel: str = "") -> ResetPolicy:
     """Return the policy of one conversation: each key from the channel's reset, else the kind's, else base.
 
     A reset without a mode is daily when it has an hour, else idle when it has minutes, else off. The bare
     ``session.idleMinutes`` is the last default of all of them.
 
-    :param session: ``config.settings.session``.
     :param kind: direct, group or thread; a channel counts as a group.
     """
-    by_type: Mapping[str, Any] = session.reset_by_type
     kind = {"dm": "direct", "channel": "group"}.get(kind, kind)
-    scopes = (session.reset_by_channel.get(channel), by_type.get(kind), session.reset)
+    scopes = (session.reset_by_channel.get(channel), session.reset_by_type.get(kind), session.reset)
     keys: dict[str, Any] = {}
     for scope in scopes:
         if scope is not None:

@@ -43,6 +43,7 @@ from claw.runtime import (
 from claw_sessions.background_sync import BackgroundSync
 from claw_sessions.freshness import is_fresh, reset_policy
 from claw_sessions.session_file import ParsedSession, SessionHeader, parse_session, without_bad_lines
+from claw_sessions.settings import ResetSettings
 
 _INDEX = """CREATE TABLE IF NOT EXISTS sessions
     (key TEXT PRIMARY KEY, id TEXT NOT NULL, agent TEXT NOT NULL) WITHOUT ROWID"""
@@ -326,7 +327,7 @@ class JsonlSessionStore:
     def expired(self, session: BaseSession, message: Inbound, agent: Any, config: Any) -> bool:
         """Return true if the conversation is over by ``session.reset`` and its siblings, as the file has them now."""
         last, kind = session.last_user_at, "thread" if message.address.thread else message.chat_type
-        policy = reset_policy(config.settings.session, kind, message.address.channel)
+        policy = reset_policy(ResetSettings.of(config), kind, message.address.channel)
         zone = zone_of(agent.settings.user_timezone)
         return last is not None and not is_fresh(policy, last, session.now, zone)
 

@@ -5,6 +5,7 @@ from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from claw import Address, ToolContext, ToolError, ToolResult, tool
+from claw_tool_sdk import chat_of
 
 Action = Literal["send", "reply", "react", "edit", "delete", "poll"]
 
@@ -33,7 +34,7 @@ async def message(  # noqa: PLR0917 - a tool's parameters are passed by name
     :param options: for poll
     """
     action = action or "send"
-    talk, text, id = context.talk, message or "", message_id or ""
+    talk, text, id = chat_of(context), message or "", message_id or ""
     where = talk.resolve_address(target or "", channel or "", account or "")
     ids: tuple[str, ...] = (id,) if id else ()
     if action in ("send", "reply"):
@@ -65,8 +66,8 @@ async def _said(
         raise ToolError("there is nothing to send: message is empty")
     quoted = message_id or None
     if action == "reply":
-        quoted = _required(message_id or context.talk.answered_message_id(where), "message_id", action)
-    ids: tuple[str, ...] = await context.talk.send(text, paths, where, quoted)
+        quoted = _required(message_id or chat_of(context).answered_message_id(where), "message_id", action)
+    ids: tuple[str, ...] = await chat_of(context).send(text, paths, where, quoted)
     return ids
 
 

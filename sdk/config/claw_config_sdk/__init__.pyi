@@ -9,6 +9,10 @@ from claw_config_sdk.editor import (
     set_value as set_value,
     unset_value as unset_value,
 )
+from claw_config_sdk.findings import (
+    config_findings as config_findings,
+    file_of as file_of,
+)
 from claw_config_sdk.keys import (
     get_value as get_value,
     written_path as written_path,
@@ -21,6 +25,9 @@ from claw_config_sdk.scenario import (
 )
 from claw_config_sdk.times import (
     parse_time as parse_time,
+)
+from claw_config_sdk.values import (
+    Size as Size,
 )
 
 __all__: list[str]

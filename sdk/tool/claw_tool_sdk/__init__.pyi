@@ -2,6 +2,7 @@
 
 from claw_tool_sdk.chat_api import (
     ChatApi as ChatApi,
+    chat_of as chat_of,
 )
 from claw_tool_sdk.command_line import (
     CommandStep as CommandStep,

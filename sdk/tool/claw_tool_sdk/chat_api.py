@@ -1,9 +1,9 @@
 """The chats that a tool can reach, beside the text that every tool can send."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from claw import Address
+from claw import Address, ToolContext, ToolError
 
 
 class ChatApi(Protocol):
@@ -44,3 +44,34 @@ class ChatApi(Protocol):
         self, question: str, options: Sequence[str], where: Address | None = None
     ) -> tuple[str, ...]:
         """Send a poll to the chat."""
+
+
+def chat_of(context: ToolContext) -> ChatApi:
+    """Return the chat access of a tool call; when no plugin provides it, one that sends texts to this chat alone."""
+    return context.talk or _ThisChat(context)
+
+
+class _ThisChat:
+    """The chat that the turn answers in, without the gateway: its address is not known here."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+
+    def resolve_address(self, target: str = "", channel: str = "", account: str = "") -> Address:
+        if target or channel:
+            raise self._refused()
+        return Address("", "")
+
+    def answered_message_id(self, where: Address | None = None) -> str:
+        return ""
+
+    async def send(self, text: str, paths: Sequence[str] = (), *more: Any, **named: Any) -> tuple[str, ...]:
+        return await self._context.send(text, tuple(paths))
+
+    async def edit(self, *given: Any, **named: Any) -> Any:
+        raise self._refused()
+
+    delete = react = poll = edit
+
+    def _refused(self) -> ToolError:
+        return ToolError("only text to this chat can be sent: more needs the plugin claw-gateway")

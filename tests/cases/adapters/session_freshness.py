@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from claw.config.models import Reset, SessionSettings
 from claw_sessions.freshness import is_fresh, reset_policy
+from claw_sessions.settings import Reset, ResetSettings
 
 FUNCTIONS = ("claw_sessions.freshness:is_fresh", "claw_sessions.freshness:reset_policy")
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
     given, expect = case["input"], case["expect"]
-    session = SessionSettings.model_construct(
+    session = ResetSettings(
         reset=written(given["reset"]),
         reset_by_type={kind: written(reset) for kind, reset in (given["reset_by_type"] or {}).items()},
         reset_by_channel={},

@@ -1,23 +1,20 @@
 """Automatic start of a new conversation."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from claw.config.loader import validate_source
-from claw.config.source import ConfigSource
+from claw.testing import plugin_config
 from claw_sessions.freshness import ResetPolicy, is_fresh, reset_policy
+from claw_sessions.settings import ResetSettings
 from hypothesis import given, strategies as st
 
 MOMENTS = st.integers(0, 4_000_000_000)
 
 
 def session(**tree: Any) -> Any:
-    return validate_source(
-        ConfigSource(Path("config.json"), "", {"session": tree}), Path("home"), {}
-    ).settings.session
+    return ResetSettings.of(plugin_config({"session": tree}))
 
 
 @given(MOMENTS, MOMENTS)

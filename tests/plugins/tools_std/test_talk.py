@@ -1,6 +1,9 @@
 """message speaks in the current conversation; session_status tells what the turn knows of itself."""
 
+from dataclasses import replace
+
 from claw import Address
+from claw.host.worker import check_and_run
 
 HERE = Address("fake", "chat-1")
 
@@ -73,3 +76,25 @@ async def test_the_status_does_without_what_is_not_known(bench):
     bench.status["zone"] = "Nowhere/Land"
     text = await bench.ok("session_status")
     assert "time: " in text and "model" not in text
+
+
+async def test_without_a_plugin_for_chats_it_sends_text_to_this_chat_alone(bench):
+    sent, tool = [], bench.tools["message"]
+
+    async def send(text, paths):
+        sent.append((text, paths))
+        return ("t1",)
+
+    context = replace(bench.context, send=send, talk=None)
+    result = await check_and_run(tool, {"message": "hello"}, context)
+    assert (sent, result.details) == (
+        [("hello", ())],
+        {"action": "send", "messageIds": ["t1"], "answers": True},
+    )
+    for refused in (
+        {"message": "x", "target": "chat-2"},
+        {"action": "edit", "message": "x", "message_id": "m"},
+    ):
+        result = await check_and_run(tool, refused, context)
+        assert result.is_error and "claw-gateway" in result.blocks[0].text
+    assert len(sent) == 1

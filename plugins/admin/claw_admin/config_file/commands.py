@@ -8,18 +8,8 @@ from typing import Annotated, Any
 
 import typer
 from claw import ConfigError, t
-from claw.runtime import (
-    AsJson,
-    ConfigSource,
-    config_findings,
-    document,
-    file_of,
-    format_key,
-    installed_plugins,
-    owners_in,
-    split_key,
-)
-from claw_config_sdk import parse_value, set_value, unset_value
+from claw.runtime import AsJson, ConfigSource, document, format_key, installed_plugins, owners_in, split_key
+from claw_config_sdk import config_findings, file_of, parse_value, set_value, unset_value
 from typer.core import TyperCommand
 
 from claw_admin.config_file.change import ABSENT, as_data, as_text, clear_secrets, path_of, value_in

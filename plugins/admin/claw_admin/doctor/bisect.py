@@ -22,12 +22,12 @@ from claw.runtime import (
     LOADED,
     AsJson,
     document,
-    file_of,
     home_of,
     plugin_states,
     read_config,
     replace_file,
 )
+from claw_config_sdk import file_of
 
 SECONDS = 300.0
 _LEFT_OUT = ("agents", "workspace-*", "logs", "*.lock", "gateway.*", "state.db*")

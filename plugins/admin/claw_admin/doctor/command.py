@@ -49,7 +49,8 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Look at config, plugins, permissions, sessions, state and keys; exit 1 when something is wrong."""
-    from claw.runtime import config_findings, home_of, load_setup
+    from claw.runtime import home_of, load_setup
+    from claw_config_sdk import config_findings
 
     from claw_admin.doctor import checks, diagnostics
 
@@ -187,8 +188,7 @@ def _may_load(state: PluginState, named: bool) -> bool:
 
 def _apply_fixes(found: Iterable[Finding]) -> tuple[list[Finding], list[str]]:
     """Fix what can be fixed; return what is left, and what was done."""
-    from claw.runtime import file_of
-    from claw_config_sdk import set_value
+    from claw_config_sdk import file_of, set_value
 
     from claw_admin.doctor.checks import fix_permissions
 

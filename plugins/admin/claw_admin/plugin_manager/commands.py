@@ -20,7 +20,6 @@ from claw.runtime import (
     AsJson,
     PluginState,
     document,
-    file_of,
     home_of,
     installed_plugins,
     normalise_distribution,
@@ -29,6 +28,7 @@ from claw.runtime import (
     unknown_plugin_error,
     use_configured_locale,
 )
+from claw_config_sdk import file_of
 from claw_tool_sdk import pip_command
 
 from claw_admin.doctor.probe import probe_plugin, record_health

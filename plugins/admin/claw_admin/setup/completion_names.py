@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from claw import ClawError
-from claw.runtime import TERMINAL, file_of, installed_plugins, outline_config, read_config
+from claw.runtime import TERMINAL, find_config, home_of, installed_plugins, outline_config, read_config
 
 KIND_OF = {
     "--agent": "$agents", "--model": "$models", "--channel": "$channels", "--fallback": "$models",
@@ -26,7 +26,8 @@ KIND_OF = {
 
 def _tree() -> Mapping[str, Any]:
     try:
-        return read_config(file_of(os.environ)).tree
+        path = find_config(home_of(os.environ))
+        return read_config(path).tree if path else {}
     except ClawError:
         return {}
 

@@ -19,7 +19,6 @@ from claw.runtime import (
     ProviderDeclaration,
     cannot_write,
     document,
-    file_of,
     find_config,
     format_key,
     home_of,
@@ -33,7 +32,7 @@ from claw.runtime import (
     providers_of,
     replace_file,
 )
-from claw_config_sdk import set_value
+from claw_config_sdk import file_of, set_value
 
 STARTERS = {
     "AGENTS.md": "# How to work here\n\nRules that always apply go in this file. Keep it short: it "

@@ -216,7 +216,7 @@ def config_lines() -> list[str]:
 
 def _judged_config() -> list[tuple[str, ConfigError]]:
     """Return the errors and warnings about the config file, each with the word for its kind."""
-    from claw.runtime import config_findings
+    from claw_config_sdk import config_findings
 
     errors, warnings = config_findings(home_of(os.environ), os.environ)
     return [(t("error"), one) for one in errors] + [(t("warning"), one) for one in warnings]

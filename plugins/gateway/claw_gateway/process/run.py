@@ -26,6 +26,7 @@ from claw.runtime import (
 from claw_gateway.process import status
 from claw_gateway.process.descriptors import open_files, raise_file_limit
 from claw_gateway.process.last_end import EndNote, open_end_note
+from claw_gateway.process.log_settings import LogLevel, LogSize, LogsKept
 from claw_gateway.process.logs import FILE, LogHandler, RotatingLogFile, install_handler, level_number
 from claw_gateway.process.notify import ServiceManager
 from claw_gateway.process.presence import take_gateway_lock
@@ -170,11 +171,11 @@ class Gateway:
 
     def _configure_log(self, setup: Setup) -> None:
         """Set the log's level and retention from the settings."""
-        settings = setup.config.settings.logging
-        self._sink.set_levels(
-            (one.found.package for one in setup.plugin_states), level_number(settings.level)
-        )
-        self._sink.log_file.max_bytes, self._sink.log_file.keep = settings.max_size, settings.keep
+        config, file = setup.config, self._sink.log_file
+        level = level_number(config.section("logging.level", LogLevel).root)
+        self._sink.set_levels((one.found.package for one in setup.plugin_states), level)
+        file.max_bytes = config.section("logging.maxSize", LogSize).root
+        file.keep = config.section("logging.keep", LogsKept).root
 
     async def _serve(self, setup: Setup) -> None:
         loop = asyncio.get_running_loop()
