@@ -149,6 +149,10 @@ CASES = [
     ("skills: {extraDirs: [/no/such/folder]}", "skills.extraDirs[0]", NOTE, "no folder /no/such/folder"),
     ("skills: {entries: {nosuch: {enabled: false}}}", "skills.entries.nosuch", NOTE, "no skill has the name nosuch"),
     ("tools: {exec: {trustedDirs: [/no/such]}}", "tools.exec.trustedDirs[0]", NOTE, "no folder /no/such"),
+    ("tools: {exec: {allow: [nosuchprog]}}", "tools.exec.allow[0]", NOTE, "no program nosuchprog"),
+    ("tools: {exec: {allow: [/no/such]}}", "tools.exec.allow[0]", NOTE, "no program /no/such"),
+    ("tools: {exec: {allow: [{argv: [nosuchprog, x]}]}}", "tools.exec.allow[0]", NOTE, "no program nosuchprog"),
+    ("session: {identityLinks: {bob: []}}", "session.identityLinks.bob", NOTE, "the list is empty"),
     ("tools: {exec: {safeBins: [no/such]}}", "tools.exec.safeBins[0]", NOTE, "no name of a program"),
     ("tools: {exec: {envAllow: [A B]}}", "tools.exec.envAllow[0]", NOTE, "no name of an environment variable"),
     ("tools: {loopDetection: {warningThreshold: 40}}", "tools.loopDetection.warningThreshold", NOTE, "comes first"),
@@ -172,19 +176,20 @@ def test_validate_and_doctor_say_the_same(home: Path, text: str, key: str, sever
     validated, checked = claw("config", "validate", "--json"), claw("doctor", "--json")
 
     judged = json.loads(validated.stdout)
-    # A setting that the code of a plugin refuses is named by the plugin's id, without a file.
-    of_file = [one for one in judged["warnings"] if one["file"]]
-    warnings = {one["key"]: f"{one['problem']}. {one['fix']}" for one in of_file}
+    warnings = {one["key"]: f"{one['problem']}. {one['fix']}" for one in judged["warnings"]}
     errors = {one["key"]: f"{one['problem']}. {one['fix']}" for one in judged["errors"]}
     assert said in (errors if severity == ERROR else warnings)[key]
-    assert validated.exit_code == (3 if severity == ERROR else 0)
+    problems = [one["key"] for one in judged["warnings"] if one["grave"]]
+    assert (key in problems) is (severity == PROBLEM)
+    assert validated.exit_code == (3 if errors else 1 if problems else 0)
+    assert judged["valid"] is (validated.exit_code == 0)
     found = [one for one in json.loads(checked.stdout)["findings"] if one["kind"] == "config"]
     findings = [one for one in found if ": " in one["about"]]
     assert [one["about"].partition(": ")[2].partition(" ")[0] for one in findings] == [*errors, *warnings]
     [finding] = [one for one in findings if one["about"].partition(": ")[2].partition(" ")[0] == key]
     assert said in f"{finding['problem']}. {finding['mend']}"
     assert finding["grave"] is (severity != NOTE)
-    assert checked.exit_code == 1 or severity == NOTE
+    assert checked.exit_code == min(validated.exit_code, 1)
 
 
 def test_a_tool_that_the_operator_gave_to_another_plugin_is_no_problem(home: Path, tmp_path: Path) -> None:
@@ -245,6 +250,7 @@ def test_no_check_fails_for_an_address_that_cannot_be_read(home: Path) -> None:
         "tools: {message: {targets: ['telegram:1', 'telegram/work:-100']}}\nskills: {extraDirs: [.]}",
         "session: {identityLinks: {bob: ['telegram:1', 'discord:2']}}",
         "tools: {exec: {trustedDirs: [/], safeBins: [cut]}}",
+        "tools: {exec: {allow: [sh, /bin/sh, '/opt/*/bin/x', {argv: [sh, x]}, {pattern: sh, argv: [y]}]}}",
     ],
 )
 def test_a_sound_file_has_no_finding(home: Path, text: str) -> None:
@@ -336,8 +342,9 @@ def test_a_start_prints_the_findings_and_the_channel_that_failed(home: Path, tmp
 
     assert len(printed) == 2
     assert set(printed) <= set(started.stderr.splitlines())
-    [failed] = [line for line in started.stderr.splitlines() if line.startswith("http: ")]
+    [failed] = [line for line in started.stderr.splitlines() if line.startswith("channel http failed: ")]
     assert str(port) in failed
+    assert started.returncode == 1 and "is ready" not in started.stdout
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from claw.config.paths import Layout, Path, camel_case, format_key, line_of, value_at
 from claw.config.source import SubstitutedText, substitute_all
-from claw.config.summary import LIKE_EXAMPLE, package_of_key, unknown_key
+from claw.config.summary import LIKE_EXAMPLE, LIMIT_FIX, OUT_OF_RANGE, package_of_key, unknown_key
 from claw.contracts.errors import ConfigError, nearest
 from claw.i18n import t
 
@@ -34,11 +34,10 @@ _TYPE_ERRORS = {
 }  # fmt: skip
 _OF_KEY = "[key]"  # pydantic's last step of an error about a key itself
 _LIMITS = {
-    "greater_than": "{value} is out of range: it must be greater than {limit}",
-    "greater_than_equal": "{value} is out of range: it must be at least {limit}, the minimum",
-    "less_than": "{value} is out of range: it must be less than {limit}",
-    "less_than_equal": "{value} is out of range: the limit is {limit}, the maximum",
-}
+    "greater_than": "exclusiveMinimum", "greater_than_equal": "minimum", "less_than": "exclusiveMaximum",
+    "less_than_equal": "maximum",
+}  # fmt: skip
+"""Kind of pydantic's error → keyword of a schema."""
 
 
 class ConfigErrors(ConfigError):
@@ -176,7 +175,7 @@ def _convert(
             "limit": f"{limit:g}" if isinstance(limit, float) else limit,
             "value": _format_value(detail["input"]),
         }
-        return path, _LIMITS[kind], "Write a number within the limits", values
+        return path, OUT_OF_RANGE[_LIMITS[kind]], LIMIT_FIX, values
     problem, fix = _TYPE_ERRORS.get(kind, ("is invalid ({kind})", "See claw config schema"))
     return path, problem, fix, dict(context) | {"kind": kind}
 

@@ -211,6 +211,16 @@ LIKE_EXAMPLE = "Write it like this: {example}"
 """The fix for a text in the wrong format: few people read a regular expression."""
 
 
+OUT_OF_RANGE = {
+    "exclusiveMinimum": "{value} is out of range: it must be greater than {limit}",
+    "minimum": "{value} is out of range: it must be at least {limit}, the minimum",
+    "exclusiveMaximum": "{value} is out of range: it must be less than {limit}",
+    "maximum": "{value} is out of range: the limit is {limit}, the maximum",
+}
+"""Keyword of a schema → the problem of a number that it excludes."""
+LIMIT_FIX = "Write a number within the limits"
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaViolation:
     """One violation of a schema.
@@ -296,6 +306,9 @@ def _misfits_of(error: Any) -> Iterator[SchemaViolation]:
         yield SchemaViolation(
             place, "is not one of the known words", "Write one of: {words}", {"words": words}
         )
+    elif part := next((one for one in (error, *error.context) if one.validator in OUT_OF_RANGE), None):
+        values = {"value": part.instance, "limit": part.validator_value}
+        yield SchemaViolation(tuple(part.absolute_path), OUT_OF_RANGE[part.validator], LIMIT_FIX, values)
     else:
         limit = error.validator_value
         values = {"rule": f"{rule}: {limit}" if isinstance(limit, str | int | float) else rule}

@@ -79,6 +79,7 @@ class Host:
         self._functions: dict[str, int] = {}  # as the plugin before left them, during a start
         self.diagnostics: list[str] = []
         self.notes: dict[str, list[ClawError]] = {}  # plugin → its parts that cannot be used
+        self.refused: dict[str, ConfigError] = {}  # plugin → the settings that it refused in this process
 
     @property
     def plugin_states(self) -> tuple[PluginState, ...]:
@@ -245,6 +246,7 @@ class Host:
     def _set_aside(self, plugin: str, stage: str, why: BaseException) -> None:
         known, found, failure = self._states.get(plugin), self._found(plugin), failure_of(plugin, stage, why)
         show_traceback(why)
+        self.refused |= {plugin: why} if isinstance(why, ConfigError) else {}
         fix, required = failure.advice or failure_fix(found, failure), bool(known and known.required)
         state = PluginState(found, QUARANTINED, failure.why, stage, fix, required=required)
         self._states[plugin] = state
