@@ -412,3 +412,76 @@ def test_an_unknown_key_of_a_channel_is_named_once(home: Path) -> None:
     for output in (started.stderr, *(claw(*words).output for words in surfaces)):
         [line] = [line for line in output.splitlines() if "channels.http.prot" in line]
         assert "is not a known key" in line and "its check" not in output
+
+
+MISFITS = {
+    "unknown key": ("channels: {http: {prot: 5}}", "channels.http.prot"),
+    "unknown key of an account": ("channels: {telegram: {botToken: '1:a', accounts: {a: {mod: x}}}}",
+                                  "channels.telegram.accounts.a.mod"),
+    "unknown key of a short form": ("mcpServers: {x: {command: 'true', conectSeconds: 3}}",
+                                    "mcpServers.x.conectSeconds"),
+    "wrong type": ("channels: {http: {maxTextChars: many}}", "channels.http.maxTextChars"),
+    "out of range": ("channels: {http: {maxTextChars: 0}}", "channels.http.maxTextChars"),
+    "out of range, of a short form": ("mcpServers: {x: {command: 'true', connectSeconds: -1}}",
+                                      "mcpServers.x.connectSeconds"),
+    "not one of": ("channels: {telegram: {botToken: '1:a', mode: nosuch}}", "channels.telegram.mode"),
+    "not one of, of a provider": ("providers: {openai: {apiKey: x, api: nosuch}}\nmodel: openai/m",
+                                  "providers.openai.api"),
+    "bad pattern": ("channels: {telegram: {botToken: '1:a', webhookPath: hello}}", "channels.telegram.webhookPath"),
+    "missing": ("channels: {feishu: {appId: cli_x}}", "channels.feishu.appSecret"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MISFITS)
+def test_a_setting_that_does_not_fit_is_named_in_one_line_by_every_command(home: Path, kind: str) -> None:
+    text, key = MISFITS[kind]
+    configured(home, f"locale: en\n{text}")
+    command = [sys.executable, "-m", "claw"]
+
+    def said(*words: str) -> str:
+        done = subprocess.run([*command, *words], capture_output=True, text=True, check=False, timeout=120)
+        return done.stdout + done.stderr
+
+    printed = {
+        words: said(*words.split()) for words in ("config validate", "doctor", "gateway start", "chat hi")
+    }
+    said("gateway", "stop")
+
+    named = {
+        words: [line for line in output.splitlines() if f".{key.rpartition('.')[2]}: " in line]
+        for words, output in printed.items()
+    }
+    assert {words: len(lines) for words, lines in named.items()} == dict.fromkeys(printed, 1), named
+    assert all(f" {key}: " in line and "does not fit the plugin" not in line for [line] in named.values()), (
+        named
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("channels.telegram.mode", "nosuch"),
+        ("channels.telegram.allowForm", "[1]"),
+        ("channels.telegram", "{mode: nosuch}"),
+        ("channels.http.maxTextChars", "0"),
+        ("channels.http.prot", "5"),
+        ("mcpServers.x.conectSeconds", "5"),
+        ("providers.openai.api", "nosuch"),
+    ],
+)
+def test_config_set_refuses_what_does_not_fit_its_plugin(home: Path, key: str, value: str) -> None:
+    configured(home, "locale: en\n")
+
+    refused = claw("config", "set", key, value)
+
+    assert refused.exit_code == 3 or getattr(refused.exception, "exit_code", 0) == 3
+    assert (home / "config.yaml").read_text() == "locale: en\n"
+
+
+def test_config_set_writes_the_keys_of_a_channel_one_after_the_other(home: Path) -> None:
+    configured(home, "channels: {telegram: {mode: nosuch}}")
+
+    for key, value in (("channels.feishu.appId", "cli_x"), ("channels.http.maxTextChars", "500")):
+        assert claw("config", "set", key, value).exit_code == 0
+    assert claw("config", "set", "channels.http.maxTextChars", "0").exit_code != 0
+    assert claw("config", "set", "channels.telegram.mode", "polling").exit_code == 0

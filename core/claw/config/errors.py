@@ -33,11 +33,6 @@ _TYPE_ERRORS = {
     "string_pattern_mismatch": ("has the wrong format", "See claw config schema"),
 }  # fmt: skip
 _OF_KEY = "[key]"  # pydantic's last step of an error about a key itself
-_LIMITS = {
-    "greater_than": "exclusiveMinimum", "greater_than_equal": "minimum", "less_than": "exclusiveMaximum",
-    "less_than_equal": "maximum",
-}  # fmt: skip
-"""Kind of pydantic's error → keyword of a schema."""
 
 
 class ConfigErrors(ConfigError):
@@ -169,13 +164,13 @@ def _convert(
         return path, *_unknown_word(_format_value(detail["input"]), literal_words(context["expected"]))
     if kind == "value_error":  # from a plugin's own validator, with its own text
         return path, "{why}", "", {"why": context["error"]}
-    if kind in _LIMITS:
-        limit = next(iter(context.values()))
+    if rule := next((rule for rule in context if rule in OUT_OF_RANGE), ""):
+        limit = context[rule]
         values = {
             "limit": f"{limit:g}" if isinstance(limit, float) else limit,
             "value": _format_value(detail["input"]),
         }
-        return path, OUT_OF_RANGE[_LIMITS[kind]], LIMIT_FIX, values
+        return path, OUT_OF_RANGE[rule], LIMIT_FIX, values
     problem, fix = _TYPE_ERRORS.get(kind, ("is invalid ({kind})", "See claw config schema"))
     return path, problem, fix, dict(context) | {"kind": kind}
 

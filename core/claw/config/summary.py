@@ -212,13 +212,15 @@ LIKE_EXAMPLE = "Write it like this: {example}"
 
 
 OUT_OF_RANGE = {
-    "exclusiveMinimum": "{value} is out of range: it must be greater than {limit}",
-    "minimum": "{value} is out of range: it must be at least {limit}, the minimum",
-    "exclusiveMaximum": "{value} is out of range: it must be less than {limit}",
-    "maximum": "{value} is out of range: the limit is {limit}, the maximum",
+    "gt": "{value} is out of range: it must be greater than {limit}",
+    "ge": "{value} is out of range: it must be at least {limit}, the minimum",
+    "lt": "{value} is out of range: it must be less than {limit}",
+    "le": "{value} is out of range: the limit is {limit}, the maximum",
 }
-"""Keyword of a schema → the problem of a number that it excludes."""
+"""Pydantic's word for a limit → the problem of a number beyond it."""
+_LIMITS = {"exclusiveMinimum": "gt", "minimum": "ge", "exclusiveMaximum": "lt", "maximum": "le"}
 LIMIT_FIX = "Write a number within the limits"
+_SEE_PLUGIN = "See the plugin's documentation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,23 +300,18 @@ def _misfits_of(error: Any) -> Iterator[SchemaViolation]:
     elif example := _example_of(error):
         yield SchemaViolation(place, "has the wrong format", LIKE_EXAMPLE, {"example": example})
     elif types := _expected_types(error):
-        yield SchemaViolation(
-            place, "must be of the type {type}", "See the plugin's documentation", {"type": types}
-        )
+        yield SchemaViolation(place, "must be of the type {type}", _SEE_PLUGIN, {"type": types})
     elif rule == "enum":
-        words = ", ".join(str(word) for word in error.validator_value)
-        yield SchemaViolation(
-            place, "is not one of the known words", "Write one of: {words}", {"words": words}
-        )
-    elif part := next((one for one in (error, *error.context) if one.validator in OUT_OF_RANGE), None):
+        words = {"words": ", ".join(str(word) for word in error.validator_value)}
+        yield SchemaViolation(place, "is not one of the known words", "Write one of: {words}", words)
+    elif part := next((one for one in (error, *error.context) if one.validator in _LIMITS), None):
+        problem = OUT_OF_RANGE[_LIMITS[part.validator]]
         values = {"value": part.instance, "limit": part.validator_value}
-        yield SchemaViolation(tuple(part.absolute_path), OUT_OF_RANGE[part.validator], LIMIT_FIX, values)
+        yield SchemaViolation(tuple(part.absolute_path), problem, LIMIT_FIX, values)
     else:
         limit = error.validator_value
         values = {"rule": f"{rule}: {limit}" if isinstance(limit, str | int | float) else rule}
-        yield SchemaViolation(
-            place, "does not fit the plugin's schema ({rule})", "See the plugin's documentation", values
-        )
+        yield SchemaViolation(place, "does not fit the plugin's schema ({rule})", _SEE_PLUGIN, values)
 
 
 def _example_of(error: Any) -> str:

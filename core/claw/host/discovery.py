@@ -91,9 +91,8 @@ def states_of(
     found = _with_integrity(found, home)
     wanted = outline_config(raw, short_forms(found))
     used = (*providers_used(wanted, found, environ, raw), *(model.partition("/")[0] for model in models))
-    states = state.decide_states(
-        found, wanted, used, _section_errors(found, wanted, environ, file, raw, lines or {})
-    )
+    wrong = _section_errors(found, wanted, environ, file, raw, lines or {})
+    states = state.decide_states(found, wanted, used, wrong)
     health, now = PluginHealth(home / "plugins"), time.time()
     failures, sound = health.failures(), health.sound
     states = (*(replace(one, sound=sound[one.id]) if one.id in sound else one for one in states),)
@@ -120,9 +119,8 @@ def owners_in(environ: Mapping[str, str]) -> "OwnersOf":
 
 def key_errors_in(config: "Config", environ: Mapping[str, str]) -> list[ConfigError]:
     """Return an error for each key of the file that no plugin of this home obeys (:func:`state.config_key_errors`)."""
-    return state.config_key_errors(
-        config, states_of(installed_plugins(home_of(environ)), config.raw, environ)
-    )
+    states = states_of(installed_plugins(home_of(environ)), config.raw, environ)
+    return state.config_key_errors(config, states)
 
 
 def _with_integrity(found: Sequence[InstalledPlugin], home: Path) -> Sequence[InstalledPlugin]:

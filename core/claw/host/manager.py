@@ -108,9 +108,8 @@ class Host:
                 self._note(state.fault_line())
         for state, failed in zip(self.plugin_states, with_needs(self.plugin_states), strict=True):
             if failed is not state:
-                self._drop(
-                    state.id, "find", ClawError("{why}", fix="{advice}", why=failed.why, advice=failed.fix)
-                )
+                why = ClawError("{why}", fix="{advice}", why=failed.why, advice=failed.fix)
+                self._drop(state.id, "find", why)
         for plugin in tuple(self._answers):
             self._ask_others_hooks(plugin)
         require_plugins(self.plugin_states)
