@@ -233,8 +233,8 @@ class App:
         checks = self.host.on_demand("register_diagnostics", at_start=True) if self._write_log else ()
         warnings = file_warnings(replace(self.setup, found=found, tools=facts), checks)
         for line in (
-            *faults,  # that of a plugin's settings is a warning about the file too
-            *(one for one in map(str, warnings) if one not in "\n".join(faults)),
+            *faults,  # that of a plugin's settings is a warning about the file too, under the same key
+            *(str(one) for one in warnings if f": {one.key}: " not in "\n".join(faults)),
             *(str(one) for one in judge_tools(facts, (), RunFacts()).conflicts if one.kind != "twice"),
             *filter(None, map(withheld_line, facts)),
         ):

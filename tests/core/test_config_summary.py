@@ -4,7 +4,7 @@ import json
 
 import jsonschema
 import pytest
-from claw.config.summary import schema_violations
+from claw.config.summary import OUT_OF_RANGE, schema_violations
 from claw.host.discovery import states_of
 from claw.host.manifest import InstalledPlugin, Manifest
 from core.source import ROOT
@@ -34,7 +34,7 @@ def test_what_fits_has_no_misfit() -> None:
         ({"colour": "red", "colur": 1}, ("colur",), "is not a known key"),
         ({"colour": "green"}, ("colour",), "is not one of the known words"),
         ({"colour": "red", "size": "big"}, ("size",), "must be of the type {type}"),
-        ({"colour": "red", "size": 0}, ("size",), "does not fit the plugin's schema ({rule})"),
+        ({"colour": "red", "size": 0}, ("size",), OUT_OF_RANGE["ge"]),
     ],
 )
 def test_each_kind_of_wrong_names_its_key(section: object, path: tuple[str, ...], problem: str) -> None:
@@ -48,6 +48,15 @@ def test_a_value_that_may_be_of_several_types_and_is_of_none_is_reported_with_th
     assert (one.path, one.problem.format(**one.values)) == (("token",), "must be of the type string, object")
     [one] = schema_violations({"token": {"evn": "T"}}, schema)  # of a right type, and wrong in another way
     assert one.problem == "does not fit the plugin's schema ({rule})"
+
+
+def test_a_limit_of_a_value_that_may_be_left_out_is_named_with_it() -> None:
+    schema = {
+        "properties": {"share": {"anyOf": [{"type": "number", "exclusiveMaximum": 0.5}, {"type": "null"}]}}
+    }
+    [one] = schema_violations({"share": 0.5}, schema)
+    said = "0.5 is out of range: it must be less than 0.5"
+    assert (one.path, one.problem.format(**one.values)) == (("share",), said)
 
 
 @given(

@@ -354,10 +354,10 @@ STATES: dict[str, World] = {
     "the provider has no key": World(
         {
             STATUS: may("^key: none$"),
-            VALIDATE: may(f"warning: .*{NO_API_KEY}"),
+            VALIDATE: cell(f"problem: .*{NO_API_KEY}", "1 setting does not work$", code=1),
             DOCTOR: Cell((f"problem: .*{NO_API_KEY}", "^1 problem found"), ("no problems found",), 1),
-            START: may(f"warning: .*{NO_API_KEY}"),
-            STATUS_OF_CHANNELS: may(f"warning: .*{NO_API_KEY}"),
+            START: may(f"problem: .*{NO_API_KEY}"),
+            STATUS_OF_CHANNELS: may(f"problem: .*{NO_API_KEY}"),
             "chat hello": cell("openai has no API key", code=1),
             TURNS: cell("failed"),
             USAGE: may("no model call is recorded"),
@@ -366,7 +366,7 @@ STATES: dict[str, World] = {
     ),
     "a service of the operator's own has no key": World(
         {
-            VALIDATE: may("warning: .*providers.toy: it has no API key"),
+            VALIDATE: may("problem: .*providers.toy: it has no API key", code=1),
             DOCTOR: cell("problem: .*providers.toy: it has no API key", code=1),
             "chat hello": cell("toy has no API key", code=1),
         },
@@ -391,10 +391,10 @@ STATES: dict[str, World] = {
     ),
     "the only key is a token that has expired": World(
         {
-            VALIDATE: may(f"warning: .*{EXPIRED_TOKEN}"),
+            VALIDATE: may(f"problem: .*{EXPIRED_TOKEN}"),
             DOCTOR: cell(f"problem: .*{EXPIRED_TOKEN}", code=1),
-            START: may(f"warning: .*{EXPIRED_TOKEN}"),
-            STATUS_OF_CHANNELS: may(f"warning: .*{EXPIRED_TOKEN}"),
+            START: may(f"problem: .*{EXPIRED_TOKEN}"),
+            STATUS_OF_CHANNELS: may(f"problem: .*{EXPIRED_TOKEN}"),
             STATUS: may("^key: its key work cannot be used: it expired on 1970-01-01$"),
             "models status": Cell(("work +it expired on 1970-01-01",), ("ready",), 1),
             "auth list": Cell(("work .*it expired on 1970-01-01",), ("ready",)),
@@ -407,10 +407,10 @@ STATES: dict[str, World] = {
     ),
     "the only key is a login that could not be renewed": World(
         {
-            VALIDATE: may(f"warning: .*{EXPIRED_LOGIN}"),
+            VALIDATE: may(f"problem: .*{EXPIRED_LOGIN}"),
             DOCTOR: cell(f"problem: .*{EXPIRED_LOGIN}", code=1),
-            START: may(f"warning: .*{EXPIRED_LOGIN}"),
-            STATUS_OF_CHANNELS: may(f"warning: .*{EXPIRED_LOGIN}"),
+            START: may(f"problem: .*{EXPIRED_LOGIN}"),
+            STATUS_OF_CHANNELS: may(f"problem: .*{EXPIRED_LOGIN}"),
             STATUS: may("^key: its key work cannot be used: it has expired and could not be renewed$"),
             "models status": Cell(("work +it has expired and could not be renewed",), ("ready",), 1),
             "chat hello": cell("openai: its key cannot be used: it has expired and could not be renewed", code=1),
@@ -428,9 +428,9 @@ STATES: dict[str, World] = {
     ),
     "the file of the key is missing": World(
         {
-            VALIDATE: may(f"warning: .*{NO_FILE}"),
+            VALIDATE: may(f"problem: .*{NO_FILE}"),
             DOCTOR: cell(f"problem: .*{NO_FILE}", code=1),
-            START: may(f"warning: .*{NO_FILE}"),
+            START: may(f"problem: .*{NO_FILE}"),
             "models status": cell("the secret file /no/such cannot be read", code=1),
             "chat hello": cell("the secret file /no/such cannot be read", code=3),
         },
@@ -528,9 +528,9 @@ STATES: dict[str, World] = {
     ),
     "the provider's address is none": World(
         {
-            VALIDATE: may(f"warning: .*{NOT_AN_ADDRESS}"),
+            VALIDATE: may(f"problem: .*{NOT_AN_ADDRESS}"),
             DOCTOR: cell(f"problem: .*{NOT_AN_ADDRESS}", code=1),
-            START: may(f"warning: .*{NOT_AN_ADDRESS}"),
+            START: may(f"problem: .*{NOT_AN_ADDRESS}"),
             LISTED: may(rf"^openai .*{NOT_AN_ADDRESS}"),
             "plugins info openai": may(f"^why: .*{NOT_AN_ADDRESS}", "^stage: register$"),
             STATUS: may(f"warning: plugin openai: .*{NOT_AN_ADDRESS}"),
@@ -556,7 +556,7 @@ STATES: dict[str, World] = {
             "plugins info telegram": Cell(("^state: quarantined$", f"^why: {NO_TOKEN}"), ("state: loaded",)),
             STATUS: cell("1 quarantined", NO_TOKEN),
             DOCTOR: cell(f"problem: .*{NO_TOKEN}", code=1),
-            VALIDATE: may(f"warning: .*{NO_TOKEN}"),
+            VALIDATE: may(f"problem: .*{NO_TOKEN}"),
             CHANNELS: cell(f"^telegram .* quarantined .*{NO_TOKEN}"),
             START: may(NO_TOKEN),
             STATUS_OF_CHANNELS: cell(f"^telegram .* failed .*{NO_TOKEN}", code=1),
@@ -571,7 +571,7 @@ STATES: dict[str, World] = {
     ),
     "the port of the channel is taken": World(
         {
-            START: may(r"http: port \d+ of 127.0.0.1 is in use"),
+            START: cell(r"^channel http failed: port \d+ of 127.0.0.1 is in use", code=1),
             STATUS_OF_CHANNELS: cell(r"^http .* failed .*is in use", code=1),
             "gateway status": Cell((r"^http .* failed .*is in use",), (r"\bup\b",)),
             STATUS: may("^channels: 1 failed"),
@@ -597,7 +597,7 @@ STATES: dict[str, World] = {
     "the address of the gateway is not of this machine": World(
         {
             DOCTOR: cell("problem: gateway.bind: cannot listen on 192.0.2.1, port 18789: Cannot assign", code=1),
-            START: may("http: gateway.bind: cannot listen on 192.0.2.1, port 18789: Cannot assign"),
+            START: may("^channel http failed: gateway.bind: cannot listen on 192.0.2.1, port 18789: Cannot assign"),
         },
         config={"channels": {"http": {}}, "gateway": {"bind": "192.0.2.1", "auth": {"token": TOKEN}}, **KEY},
         before=(),
@@ -716,9 +716,9 @@ STATES: dict[str, World] = {
     "the budget is smaller than any call": World(
         {
             "chat hello": cell("budget all is too small for this call", code=1),
-            VALIDATE: may("warning: .*budgets.all.tokens: every model call is refused"),
+            VALIDATE: may("problem: .*budgets.all.tokens: every model call is refused"),
             DOCTOR: cell("problem: .*budgets.all.tokens: every model call is refused", code=1),
-            START: may("warning: .*budgets.all.tokens: every model call is refused"),
+            START: may("problem: .*budgets.all.tokens: every model call is refused"),
         },
         config={**KEY, "budgets": {"all": {"tokens": 4000, "per": "turn"}}},
         before=(),
@@ -728,7 +728,7 @@ STATES: dict[str, World] = {
             DOCTOR: cell("problem: .*jsonl: is damaged: line 2", code=1),
             "sessions list": cell("damaged lines: ", code=1),
             TURNS: cell("failed"),
-            VALIDATE: may("is valid", code=0),
+            VALIDATE: cell("1 setting does not work", code=1),
         },
         config=NO_KEY,
         prepare=torn_session,

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from claw.config.paths import Layout, Path, camel_case, format_key, line_of, value_at
 from claw.config.source import SubstitutedText, substitute_all
-from claw.config.summary import LIKE_EXAMPLE, package_of_key, unknown_key
+from claw.config.summary import LIKE_EXAMPLE, LIMIT_FIX, OUT_OF_RANGE, package_of_key, unknown_key
 from claw.contracts.errors import ConfigError, nearest
 from claw.i18n import t
 
@@ -33,12 +33,6 @@ _TYPE_ERRORS = {
     "string_pattern_mismatch": ("has the wrong format", "See claw config schema"),
 }  # fmt: skip
 _OF_KEY = "[key]"  # pydantic's last step of an error about a key itself
-_LIMITS = {
-    "greater_than": "{value} is out of range: it must be greater than {limit}",
-    "greater_than_equal": "{value} is out of range: it must be at least {limit}, the minimum",
-    "less_than": "{value} is out of range: it must be less than {limit}",
-    "less_than_equal": "{value} is out of range: the limit is {limit}, the maximum",
-}
 
 
 class ConfigErrors(ConfigError):
@@ -170,13 +164,13 @@ def _convert(
         return path, *_unknown_word(_format_value(detail["input"]), literal_words(context["expected"]))
     if kind == "value_error":  # from a plugin's own validator, with its own text
         return path, "{why}", "", {"why": context["error"]}
-    if kind in _LIMITS:
-        limit = next(iter(context.values()))
+    if rule := next((rule for rule in context if rule in OUT_OF_RANGE), ""):
+        limit = context[rule]
         values = {
             "limit": f"{limit:g}" if isinstance(limit, float) else limit,
             "value": _format_value(detail["input"]),
         }
-        return path, _LIMITS[kind], "Write a number within the limits", values
+        return path, OUT_OF_RANGE[rule], LIMIT_FIX, values
     problem, fix = _TYPE_ERRORS.get(kind, ("is invalid ({kind})", "See claw config schema"))
     return path, problem, fix, dict(context) | {"kind": kind}
 

@@ -211,6 +211,18 @@ LIKE_EXAMPLE = "Write it like this: {example}"
 """The fix for a text in the wrong format: few people read a regular expression."""
 
 
+OUT_OF_RANGE = {
+    "gt": "{value} is out of range: it must be greater than {limit}",
+    "ge": "{value} is out of range: it must be at least {limit}, the minimum",
+    "lt": "{value} is out of range: it must be less than {limit}",
+    "le": "{value} is out of range: the limit is {limit}, the maximum",
+}
+"""Pydantic's word for a limit → the problem of a number beyond it."""
+_LIMITS = {"exclusiveMinimum": "gt", "minimum": "ge", "exclusiveMaximum": "lt", "maximum": "le"}
+LIMIT_FIX = "Write a number within the limits"
+_SEE_PLUGIN = "See the plugin's documentation"
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaViolation:
     """One violation of a schema.
@@ -288,20 +300,18 @@ def _misfits_of(error: Any) -> Iterator[SchemaViolation]:
     elif example := _example_of(error):
         yield SchemaViolation(place, "has the wrong format", LIKE_EXAMPLE, {"example": example})
     elif types := _expected_types(error):
-        yield SchemaViolation(
-            place, "must be of the type {type}", "See the plugin's documentation", {"type": types}
-        )
+        yield SchemaViolation(place, "must be of the type {type}", _SEE_PLUGIN, {"type": types})
     elif rule == "enum":
-        words = ", ".join(str(word) for word in error.validator_value)
-        yield SchemaViolation(
-            place, "is not one of the known words", "Write one of: {words}", {"words": words}
-        )
+        words = {"words": ", ".join(str(word) for word in error.validator_value)}
+        yield SchemaViolation(place, "is not one of the known words", "Write one of: {words}", words)
+    elif part := next((one for one in (error, *error.context) if one.validator in _LIMITS), None):
+        problem = OUT_OF_RANGE[_LIMITS[part.validator]]
+        values = {"value": part.instance, "limit": part.validator_value}
+        yield SchemaViolation(tuple(part.absolute_path), problem, LIMIT_FIX, values)
     else:
         limit = error.validator_value
         values = {"rule": f"{rule}: {limit}" if isinstance(limit, str | int | float) else rule}
-        yield SchemaViolation(
-            place, "does not fit the plugin's schema ({rule})", "See the plugin's documentation", values
-        )
+        yield SchemaViolation(place, "does not fit the plugin's schema ({rule})", _SEE_PLUGIN, values)
 
 
 def _example_of(error: Any) -> str:

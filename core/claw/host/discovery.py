@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from claw import __version__, i18n
-from claw.config.paths import Path as KeyPath, format_key, line_of
+from claw.config.paths import Path as KeyPath, format_key, line_of, normalise_layout
 from claw.config.source import ConfigSource, find_config, read_config, substitute_all, unreadable_home
 from claw.config.summary import ConfigOutline, PluginKeys, outline_config, schema_violations
 from claw.contracts.errors import ClawError, ConfigError, PluginError
@@ -92,9 +92,8 @@ def states_of(
     found = _with_integrity(found, home)
     wanted = outline_config(raw, short_forms(found))
     used = (*providers_used(wanted, found, environ, raw), *(model.partition("/")[0] for model in models))
-    states = state.decide_states(
-        found, wanted, used, _section_errors(found, wanted, environ, file, lines or {})
-    )
+    wrong = _section_errors(found, wanted, environ, file, raw, lines or {})
+    states = state.decide_states(found, wanted, used, wrong)
     health, now = PluginHealth(home / "plugins"), time.time()
     failures, sound = health.failures(), health.sound
     states = (*(replace(one, sound=sound[one.id]) if one.id in sound else one for one in states),)
@@ -121,9 +120,8 @@ def owners_in(environ: Mapping[str, str]) -> "OwnersOf":
 
 def key_errors_in(config: "Config", environ: Mapping[str, str]) -> list[ConfigError]:
     """Return an error for each key of the file that no plugin of this home obeys (:func:`state.config_key_errors`)."""
-    return state.config_key_errors(
-        config, states_of(installed_plugins(home_of(environ)), config.raw, environ)
-    )
+    states = states_of(installed_plugins(home_of(environ)), config.raw, environ)
+    return state.config_key_errors(config, states)
 
 
 def _with_integrity(found: Sequence[InstalledPlugin], home: Path) -> Sequence[InstalledPlugin]:
@@ -143,6 +141,7 @@ def _section_errors(
     wanted: ConfigOutline,
     environ: Mapping[str, str],
     file: str,
+    raw: Mapping[str, Any],
     lines: Mapping[KeyPath, int],
 ) -> dict[str, ConfigError]:
     """Return, for each plugin whose own section is wrong, the error of the first wrong key."""
@@ -153,6 +152,7 @@ def _section_errors(
             section = substitute_all(wanted.entries[one.id].get("config", {}), environ)
             for misfit in islice(schema_violations(section, schema), 1):
                 path = ("plugins", "entries", one.id, "config", *misfit.path)
+                path = normalise_layout(raw, short_forms(found)).as_written(path)
                 key, line = format_key(path), line_of(path, lines)
                 errors[one.id] = ConfigError(
                     key, misfit.problem, misfit.fix, file=file, line=line, **misfit.values

@@ -79,6 +79,7 @@ class Host:
         self._functions: dict[str, int] = {}  # as the plugin before left them, during a start
         self.diagnostics: list[str] = []
         self.notes: dict[str, list[ClawError]] = {}  # plugin → its parts that cannot be used
+        self.refused: dict[str, ConfigError] = {}  # plugin → the settings that it refused in this process
 
     @property
     def plugin_states(self) -> tuple[PluginState, ...]:
@@ -107,9 +108,8 @@ class Host:
                 self._note(state.fault_line())
         for state, failed in zip(self.plugin_states, with_needs(self.plugin_states), strict=True):
             if failed is not state:
-                self._drop(
-                    state.id, "find", ClawError("{why}", fix="{advice}", why=failed.why, advice=failed.fix)
-                )
+                why = ClawError("{why}", fix="{advice}", why=failed.why, advice=failed.fix)
+                self._drop(state.id, "find", why)
         for plugin in tuple(self._answers):
             self._ask_others_hooks(plugin)
         require_plugins(self.plugin_states)
@@ -245,6 +245,7 @@ class Host:
     def _set_aside(self, plugin: str, stage: str, why: BaseException) -> None:
         known, found, failure = self._states.get(plugin), self._found(plugin), failure_of(plugin, stage, why)
         show_traceback(why)
+        self.refused |= {plugin: why} if isinstance(why, ConfigError) else {}
         fix, required = failure.advice or failure_fix(found, failure), bool(known and known.required)
         state = PluginState(found, QUARANTINED, failure.why, stage, fix, required=required)
         self._states[plugin] = state

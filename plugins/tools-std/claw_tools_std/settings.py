@@ -1,6 +1,7 @@
 """``tools.exec`` in the config file, for all agents or for one."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +12,7 @@ from claw_tool_sdk import is_interpreter
 from pydantic import AfterValidator, AliasChoices, Field
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WILDCARD = re.compile(r"[*?\[]")
 
 
 def _no_interpreters(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -22,6 +24,15 @@ def _no_interpreters(value: tuple[str, ...]) -> tuple[str, ...]:
             fix = "Remove it from safeBins; allow whole commands with tools.exec.allow"
             raise validation_error(problem, fix, at=(index,), name=name)
     return value
+
+
+def _missing_program(entry: str | dict[str, Any]) -> str:
+    """Return the program of an entry of ``allow`` that is not on this machine; empty if it is there, or a pattern."""
+    argv = () if isinstance(entry, str) else entry.get("argv") or ()
+    name = entry if isinstance(entry, str) else str(entry.get("pattern") or next(iter(argv), ""))
+    if not name or _WILDCARD.search(name):
+        return ""
+    return "" if (Path(name).is_file() if "/" in name else shutil.which(name)) else name
 
 
 class ExecSettings(Section):
@@ -50,6 +61,10 @@ class ExecSettings(Section):
 
     def odd_keys(self, agents: Any) -> Iterator[tuple[tuple[str | int, ...], str, str, dict[str, object]]]:
         """Yield a warning for each entry that matches no folder, program or variable."""
+        for index, entry in enumerate(self.allow):
+            if missing := _missing_program(entry):
+                problem = "it has no effect: there is no program {program} on this machine"
+                yield ("allow", index), problem, "Correct it, or remove it", {"program": missing}
         for index, folder in enumerate(self.trusted_dirs):
             if not Path(folder).is_dir():
                 problem = "it has no effect: there is no folder {folder}"

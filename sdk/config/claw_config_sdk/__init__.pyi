@@ -12,6 +12,8 @@ from claw_config_sdk.editor import (
 from claw_config_sdk.findings import (
     config_findings as config_findings,
     file_of as file_of,
+    labelled as labelled,
+    names_one_of as names_one_of,
 )
 from claw_config_sdk.keys import (
     get_value as get_value,

@@ -12,6 +12,7 @@ from typing import Any
 
 from claw import ConfigError
 from claw.runtime import (
+    Config,
     ConfigSource,
     Lock,
     PluginKeys,
@@ -30,6 +31,7 @@ from claw.runtime import (
 from claw_config_sdk.keys import written_path
 
 Owners = Callable[[ConfigSource], PluginKeys]
+Check = Callable[[str, Config], None]
 KeyPath = tuple[str | int, ...]
 _MISSING: Any = object()
 _PLAIN = re.compile(r"(\d+(ms|kb|mb|gb|[smhdw]))+|[A-Za-z~$_/][\w./$~+-]*(:[\w./$~+-]+)*")
@@ -47,7 +49,12 @@ def parse_value(text: str) -> Any:
 
 
 def set_value(
-    path: Path, key: str, value: Any, environ: Mapping[str, str] | None = None, owners: Owners | None = None
+    path: Path,
+    key: str,
+    value: Any,
+    environ: Mapping[str, str] | None = None,
+    owners: Owners | None = None,
+    check: Check | None = None,
 ) -> bool:
     """Set ``key`` of the file at ``path`` to ``value``; a missing file and missing parents are created.
 
@@ -55,11 +62,12 @@ def set_value(
 
     :param environ: of the process, for ``${NAME}``.
     :param owners: of the keys that plugins own; None = the installed plugins of this process, if there is ``environ``.
+    :param check: called with the dotted key as written and the config with the change; what it raises refuses the change.
     :returns: true if the file changed.
     :raises UsageError: the key is malformed, or a list entry in it does not exist.
     :raises ConfigError: the file would become invalid; it is not changed.
     """
-    return _change(path, key, value, environ, owners)
+    return _change(path, key, value, environ, owners, check)
 
 
 def unset_value(
@@ -74,7 +82,12 @@ def unset_value(
 
 
 def _change(
-    path: Path, key: str, value: Any, environ: Mapping[str, str] | None, owners: Owners | None
+    path: Path,
+    key: str,
+    value: Any,
+    environ: Mapping[str, str] | None,
+    owners: Owners | None,
+    check: Check | None = None,
 ) -> bool:
     make_folder(path.parent)
     # Without the lock, one of two concurrent edits would be lost.
@@ -96,6 +109,8 @@ def _change(
             config = validate_source(read, path.parent, environ or {}, own)
             if environ is not None and (errors := key_errors_in(config, environ)):
                 raise errors[0]
+            if check and read.text == text:
+                check(format_key(place), config)
 
         _validate(old, text, place, value, validate)
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600

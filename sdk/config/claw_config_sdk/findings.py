@@ -1,6 +1,6 @@
 """The judgement of the config file that every command shows: its errors, and the warnings of core and plugins."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from claw import ConfigError, t
@@ -9,6 +9,7 @@ from claw.runtime import (
     INCOMPATIBLE,
     LOADED,
     QUARANTINED,
+    Config,
     ConfigErrors,
     Host,
     Setup,
@@ -45,20 +46,49 @@ def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[Config
         why = t("no plugin in use looks for settings without effect (claw-admin does)")
         fix = checking[0].fix if checking else "pip install claw-admin"
         warnings.append(setup.config.error("plugins", why, fix))
-    said = "\n".join(map(str, warnings))
-    return errors, [*warnings, *(one for one in _refused_settings(setup, host) if one.problem not in said)]
+    refused = {one.where: one for one in _refused_settings(setup, host)}
+    # The plugin's own error about a key takes precedence over the warning that the key cannot have an effect.
+    kept = [one for one in warnings if not (one.grave and one.where in refused)]
+    return errors, [*kept, *refused.values()]
+
+
+def labelled(errors: Iterable[ConfigError], warnings: Iterable[ConfigError]) -> list[tuple[str, ConfigError]]:
+    """Return each finding with the word for its kind: error, problem (a setting does not work) or warning.
+
+    :param errors: of :func:`config_findings`, as ``warnings``.
+    """
+    words = [(t("problem") if one.grave else t("warning"), one) for one in warnings]
+    return [*((t("error"), one) for one in errors), *words]
+
+
+def names_one_of(text: str, known: Iterable[ConfigError]) -> bool:
+    """Return true if a text is about the key of one of these errors, however both are worded.
+
+    :param text: the key is before its problem: ``FILE:LINE: KEY: PROBLEM``, with or without what is before the key.
+    """
+    text = f": {text}: "
+    return any(one.key and (f": {one.key}: " in text or f": {one.key} (" in text) for one in known)
 
 
 def _refused_settings(setup: Setup, host: Host) -> Iterator[ConfigError]:
-    """Yield the settings that a plugin refuses: now, or when it was last loaded."""
+    """Yield the settings that the code of a plugin refuses. None of them works."""
     wanted = outline_config(setup.config.layout.tree)
     for state in setup.plugin_states:
-        if state.state == LOADED and (state.found.channels or chosen_by_file(state.id, wanted)):
+        if state.to_load.state == LOADED and (state.found.channels or chosen_by_file(state.id, wanted)):
             host.ask(state.id)
-    known = {one.id for one in setup.plugin_states if one.state == QUARANTINED and not one.without_failure}
-    for state in host.plugin_states:
-        if state.state == QUARANTINED and state.stage == "config" and state.id not in known:
-            yield ConfigError(state.id, "{why}", "{advice}", why=state.why, advice=state.fix)
+    for plugin, refused in host.refused.items():
+        for error in refused.errors if isinstance(refused, ConfigErrors) else (refused,):
+            yield _placed(error, setup.config, plugin)
     for channel in host.ordered("register_channels"):
-        if isinstance(error := getattr(channel.value, "error", None), ConfigError):  # of one account
-            yield error
+        if isinstance(of_account := getattr(channel.value, "error", None), ConfigError):
+            yield _placed(of_account, setup.config, channel.plugin)
+
+
+def _placed(error: ConfigError, config: Config, plugin: str) -> ConfigError:
+    """Return a plugin's error with the file and line of its key; one without a key gets the plugin's id."""
+    if not error.key:
+        error = error.under(plugin, error.file)
+    elif not error.file:
+        error = config.error(error.key, error.problem, error.fix)
+    error.grave = True
+    return error

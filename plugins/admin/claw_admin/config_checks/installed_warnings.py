@@ -15,6 +15,7 @@ from claw.runtime import (
     package_of,
     schema_violations,
     substitute_all,
+    value_at,
 )
 from pydantic.alias_generators import to_camel
 
@@ -87,15 +88,37 @@ def check_installed(config: Config, known: InstalledNames) -> tuple[ConfigError,
     return (
         *_unknown_sections(config, known),
         *_unknown_plugins(config, known),
-        *_plugin_keys(config, known),
+        *(error for _, error in _misfits(config, known)),
         *_undeclared_keys(config, known),
         *_providers_of_tools(config, known),
         *_people_of_channels(config, known),
-        *_channel_keys(config, known),
-        *_provider_keys(config, known),
         *_unusable_addresses(config),
         *_missing_sandboxes(config, known),
     )
+
+
+def refuse_misfits(place: str, config: Config, known: InstalledNames) -> None:
+    """Check the values at or below a dotted key, as written, against the schemas of manifests.
+
+    Keys that are only missing are no obstacle: a file is written step by step.
+
+    :raises ConfigError: one does not fit.
+    """
+    for path, error in _misfits(config, known):
+        is_below = error.key == place or error.key.startswith((f"{place}.", f"{place}["))
+        if is_below and value_at(config.layout.tree, path, _MISSING) is not _MISSING:
+            raise error
+
+
+_MISSING: Any = object()
+_Misfits = Iterator[tuple[Path, ConfigError]]
+
+
+def _misfits(config: Config, known: InstalledNames) -> _Misfits:
+    """Yield the path and the error of each key that does not fit the schema of its plugin's manifest."""
+    yield from _plugin_keys(config, known)
+    yield from _channel_keys(config, known)
+    yield from _provider_keys(config, known)
 
 
 def _unknown_sections(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
@@ -136,7 +159,7 @@ def _unknown_plugins(config: Config, known: InstalledNames) -> Iterator[ConfigEr
             yield from unknown_name(config, path, name, known.plugins, "plugin {name} is not installed", fix)
 
 
-def _plugin_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
+def _plugin_keys(config: Config, known: InstalledNames) -> _Misfits:
     """Check a plugin's own keys against the schema of its manifest, without importing the plugin."""
     for name, entry in config.settings.plugins.entries.items():
         if entry.enabled and name in known.schemas:
@@ -145,7 +168,10 @@ def _plugin_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]
                 substitute_all(entry.config, config.environ), known.schemas[name]
             ):
                 path = (*place, *misfit.path)
-                yield config.sections.error(path, misfit.problem, misfit.fix, **misfit.values, grave=True)
+                yield (
+                    path,
+                    config.sections.error(path, misfit.problem, misfit.fix, **misfit.values, grave=True),
+                )
 
 
 def _undeclared_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
@@ -190,7 +216,7 @@ def _people_of_channels(config: Config, known: InstalledNames) -> Iterator[Confi
                 yield from unknown_name(config, (*place, index), name, there, problem, fix)
 
 
-def _channel_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
+def _channel_keys(config: Config, known: InstalledNames) -> _Misfits:
     """Check the keys of a channel that core does not read against the schema of the plugin's manifest."""
     for name, section in config.settings.channels.items():
         for path, part in ((), section), *((("accounts", of), one) for of, one in section.accounts.items()):
@@ -198,7 +224,7 @@ def _channel_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError
             yield from _extra_keys(config, ("channels", name, *path), part.model_extra or {}, schema)
 
 
-def _provider_keys(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
+def _provider_keys(config: Config, known: InstalledNames) -> _Misfits:
     """Check the keys of a provider that core does not read against the schema of its plugin's manifest."""
     for name, section in config.settings.providers.items():
         extra = section.model_extra or {}
@@ -208,15 +234,13 @@ def _provider_keys(config: Config, known: InstalledNames) -> Iterator[ConfigErro
         yield from _extra_keys(config, ("providers", name), extra, schema)
 
 
-def _extra_keys(
-    config: Config, place: Path, extra: Mapping[str, Any], schema: Mapping[str, Any]
-) -> Iterator[ConfigError]:
+def _extra_keys(config: Config, place: Path, extra: Mapping[str, Any], schema: Mapping[str, Any]) -> _Misfits:
     """Check the plugin's own keys of a section; they may be written in snake_case."""
     written = {to_camel(key): key for key in extra}
     own = {camel: extra[key] for camel, key in written.items()}
     for misfit in schema_violations(substitute_all(own, config.environ), schema):
-        path = (written.get(str(step), step) for step in misfit.path)
-        yield config.sections.error((*place, *path), misfit.problem, misfit.fix, **misfit.values, grave=True)
+        path = (*place, *(written.get(str(step), step) for step in misfit.path))
+        yield path, config.sections.error(path, misfit.problem, misfit.fix, **misfit.values, grave=True)
 
 
 _ENDPOINTS = ("/chat/completions", "/responses", "/messages", "/completions")

@@ -82,6 +82,10 @@ def _targets(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
 
 def _linked_people(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
     for name, people in config.settings.session.identity_links.items():
+        if not people:
+            path: Path = ("session", "identityLinks", name)
+            fix = "Write the addresses of the person as channel:id, or remove it"
+            yield config.sections.error(path, "it has no effect: the list is empty", fix)
         for index, person in enumerate(people):
             yield from _unknown_channel(config, known, ("session", "identityLinks", name, index), person)
 

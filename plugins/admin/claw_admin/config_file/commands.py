@@ -3,21 +3,26 @@
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from claw import ConfigError, t
 from claw.runtime import AsJson, ConfigSource, document, format_key, installed_plugins, owners_in, split_key
-from claw_config_sdk import config_findings, file_of, parse_value, set_value, unset_value
+from claw_config_sdk import config_findings, file_of, labelled, parse_value, set_value, unset_value
 from typer.core import TyperCommand
 
+from claw_admin.config_checks.installed_warnings import installed_names, refuse_misfits
 from claw_admin.config_file.change import ABSENT, as_data, as_text, clear_secrets, path_of, value_in
 from claw_admin.config_file.schema import config_schema
 
 Key = Annotated[
     str, typer.Argument(help=r"Dotted: agents.list\[coder].tools.allow; [] is the end of a list.")
 ]
+
+
+WRONG_TYPE = "must be of the type {type}"  # the problem of a text where a schema wants another type
 
 
 class ValueCommand(TyperCommand):
@@ -36,16 +41,22 @@ def set_(
     value: Annotated[str, typer.Argument(help=r"YAML: true, 3, \[a, b], a word.")],
     as_json: AsJson = False,
 ) -> None:
-    """Set KEY to VALUE. Comments are kept; a change that would make the file invalid is refused."""
+    """Set KEY to VALUE. Comments are kept; a change that would make the file invalid is refused, and so is a value that
+    does not fit the settings of its plugin.
+    """
     path = file_of(os.environ)
+    fits = partial(refuse_misfits, known=installed_names(installed_plugins()))
     old, parsed = value_in(path, key), parse_value(value)
     try:
-        changed = set_value(path, key, parsed, os.environ)
-    except ConfigError:
+        changed = set_value(path, key, parsed, os.environ, check=fits)
+    except ConfigError as first:
         if isinstance(parsed, str | list | dict):
             raise
         # An id that looks like a number: where the key takes text, the value is used as typed.
-        changed = set_value(path, key, value, os.environ)
+        try:
+            changed = set_value(path, key, value, os.environ, check=fits)
+        except ConfigError as second:
+            raise (first if second.parts[0] == WRONG_TYPE else second) from None
     new = value_in(path, key)
     warned = _report_change(path, key, (old, new), t("was already set") if not changed else "", as_json)
     place = split_key(key) or ()
@@ -88,6 +99,7 @@ def _report_change(path: Path, key: str, values: tuple[Any, Any], unchanged: str
         for one in clear
     ]  # fmt: skip
     texts = [*map(str, warnings), *notes]
+    lines = [*labelled(errors, warnings), *((t("warning"), note) for note in notes)]
     if as_json:
         old, new = (as_data(value, key) for value in values)
         body = {"file": str(path), "key": key, "changed": not unchanged, "old": old, "new": new}
@@ -96,8 +108,6 @@ def _report_change(path: Path, key: str, values: tuple[Any, Any], unchanged: str
     old, new = (as_text(value, key) for value in values)
     done = f"{key} {unchanged}" if unchanged else f"{key.removesuffix('[]')}: {old} → {new}"
     typer.echo(f"{path}: {done}")
-    for error in errors:
-        typer.echo(f"{t('error')}: {error}", err=True)
-    for text in texts:
-        typer.echo(f"{t('warning')}: {text}", err=True)
+    for label, text in lines:
+        typer.echo(f"{label}: {text}", err=True)
     return bool(errors or warnings)

@@ -4,7 +4,7 @@ import os
 import sqlite3
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from claw.runtime import (
     outline_config,
     read_only_address,
 )
+from claw_config_sdk import names_one_of
 
 from claw_admin.doctor.plugin_checks import check_unloaded, name_conflicts, slot_conflicts
 
@@ -51,11 +52,13 @@ def offline_findings(
     yield from database_findings(home / "state.db")
     if not errors:
         setup = load_setup(environ)
-        said = [f"{one.key}: {one.problem}" for one in warnings if one.grave]
-        for found in plugin_findings(setup, environ):
-            # That of a plugin's settings is a warning about the file too.
-            if not any(text in f"{found.about}: {found.problem}" for text in said):
-                yield found
+        yield from beside(warnings, plugin_findings(setup, environ))
+
+
+def beside(warnings: Iterable[ConfigError], found: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings that no grave warning about the file names already, by the same key."""
+    graves = [one for one in warnings if one.grave]
+    yield from (one for one in found if not names_one_of(f"{one.about}: {one.problem}", graves))
 
 
 def plugin_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Finding]:

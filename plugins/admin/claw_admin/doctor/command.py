@@ -63,16 +63,10 @@ def doctor(
         setup = load_setup()
         if not channel:
             failures, setup = diagnostics.load_findings(setup)
-            # A part that its settings keep from working is a warning about the file already.
-            said = [f"{one.key}: {one.problem}" for one in warnings if one.grave]
-            found += (one for one in failures if not any(text in one.problem for text in said))
-            found += diagnostics.tool_findings(setup)
+            found += checks.beside(warnings, (*failures, *diagnostics.tool_findings(setup)))
         context = diagnostics.DoctorContext(setup, os.environ, online, channel)
-        found = list(
-            {
-                (one.about, one.problem): one for one in (*found, *diagnostics.plugin_findings(context))
-            }.values()
-        )
+        found += checks.beside(warnings, diagnostics.plugin_findings(context))
+        found = list({(one.about, one.problem): one for one in found}.values())
     facts = [one for one in found if one.kind == "fact"]
     found = [one for one in found if one.kind != "fact"]
     left, fixed = _apply_fixes(found) if fix else (found, [])

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -157,36 +157,59 @@ def _start(safe: bool | None, as_json: bool, stopped: int | None = None) -> int:
             "stoppedPid": stopped,
             "output": result.output,
         }
-        document("gateway-started", body | {"notes": _next_steps() if result.pid else []})
+        channels = _settled_channels() if result.pid else []
+        document("gateway-started", body | {"notes": _next_steps(channels) if result.pid else []})
     elif result.pid is None:
         typer.echo(result.output, err=True)
     elif result.already_running:
         typer.echo(t("a gateway is already running: process {pid}", pid=result.pid))
     else:
-        typer.echo(t("the gateway is ready: process {pid}", pid=result.pid))
-        for line in _next_steps():
+        channels = _settled_channels()
+        ready = "the gateway is ready: process {pid}"
+        if _serves_nobody(channels):
+            ready = "the gateway runs, and none of its channels works: process {pid}"
+        typer.echo(t(ready, pid=result.pid))
+        for line in _next_steps(channels):
             typer.echo(line, err=True)
+    if result.pid and not result.already_running and _serves_nobody(channels):
+        return 1
     return result.exit_code
 
 
-def _next_steps() -> list[str]:
+def _serves_nobody(channels: Sequence[Mapping[str, Any]]) -> bool:
+    """Return true if there are channels and all of them failed."""
+    return bool(channels) and all(one["state"] == "failed" for one in channels)
+
+
+def _next_steps(channels: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what a person may have to do once a gateway is ready: wrong settings, channels that cannot be served,
-    admission of people."""
+    admission of people.
+
+    :param channels: of :func:`gateway_data`. The reason of one that failed is not repeated as a finding about the file.
+    """
     from claw.runtime import channel_key, load_setup
+    from claw_config_sdk import names_one_of
 
     from claw_gateway.process.run import no_channel_hint
 
-    setup, channels = load_setup(), _settled_channels()
-    failed = [one for one in channels if one["state"] == "failed"]
+    setup = load_setup()
+    failed = [
+        t("channel {name} failed: {why}", name=channel_key(one["channel"], one["account"]), why=one["detail"])
+        for one in channels
+        if one["state"] == "failed"
+    ]
     judged = _judged_config()
-    lines = [f"{kind}: {one}" for kind, one in judged]
-    details = [(channel_key(one["channel"], one["account"]), one["detail"]) for one in failed]
-    lines += [f"{key}: {detail}" for key, detail in details if not any(detail in line for line in lines)]
+    lines = [f"{kind}: {one}" for kind, one in judged if not names_one_of("\n".join(failed), [one])]
+    lines += failed
     served = dict.fromkeys(one["channel"] for one in channels if one["state"] != "failed")
     faults = (one for one in setup.plugin_states if one.stage)
-    # A plugin's settings were named as a warning about the file, by their key or by the plugin.
-    said = [f"{one.key}: {one.problem}" for _, one in judged]
-    lines += [one.fault_line() for one in faults if not any(text in f"{one.id}: {one.why}" for text in said)]
+    # A plugin's settings were named as a finding about the file, or as the reason of its channel.
+    said = [one for _, one in judged]
+    lines += [
+        one.fault_line()
+        for one in faults
+        if not names_one_of(one.why, said) and not any(one.why in line for line in failed)
+    ]
     sections = {name: setup.config.settings.channels.get(name) for name in served}
     pairing_only = [
         name for name, one in sections.items() if one and one.dm_policy == "pairing" and not one.allow_from
@@ -216,10 +239,9 @@ def config_lines() -> list[str]:
 
 def _judged_config() -> list[tuple[str, ConfigError]]:
     """Return the errors and warnings about the config file, each with the word for its kind."""
-    from claw_config_sdk import config_findings
+    from claw_config_sdk import config_findings, labelled
 
-    errors, warnings = config_findings(home_of(os.environ), os.environ)
-    return [(t("error"), one) for one in errors] + [(t("warning"), one) for one in warnings]
+    return labelled(*config_findings(home_of(os.environ), os.environ))
 
 
 def _stop(now: bool) -> tuple[int | None, str]:
