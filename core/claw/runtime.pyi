@@ -40,7 +40,9 @@ from claw.agent.session_queue import (
 from claw.agent.turn import (
     TOOL_CHOICES as TOOL_CHOICES,
     Turn as Turn,
+    TurnStart as TurnStart,
     check_tool_choice as check_tool_choice,
+    new_start as new_start,
     new_turn_id as new_turn_id,
     run_turn as run_turn,
 )
@@ -175,6 +177,7 @@ from claw.contracts.provider import (
 )
 from claw.contracts.text import (
     escape_controls as escape_controls,
+    repair_tree as repair_tree,
     to_json as to_json,
     truncate as truncate,
     truncate_blocks as truncate_blocks,
@@ -377,20 +380,18 @@ from claw.storage.files import (
     SYSTEM_DISK as SYSTEM_DISK,
     Disk as Disk,
     Lock as Lock,
-    archive_results as archive_results,
     cannot_write as cannot_write,
     dated_name as dated_name,
-    delete_results as delete_results,
     home_problem as home_problem,
     lock_holder as lock_holder,
     make_folder as make_folder,
     replace_file as replace_file,
+    results_folder as results_folder,
     safe_file_name as safe_file_name,
     set_aside as set_aside,
 )
 from claw.storage.history import (
     BaseSession as BaseSession,
-    SessionHistory as SessionHistory,
 )
 from claw.storage.overrides import (
     Overrides as Overrides,
@@ -401,29 +402,23 @@ from claw.storage.provenance import (
     quoted_foreign as quoted_foreign,
 )
 from claw.storage.records import (
+    BRANCH_SUMMARY as BRANCH_SUMMARY,
     SUMMARY as SUMMARY,
-    BranchSummary as BranchSummary,
+    UNKNOWN_PARENT as UNKNOWN_PARENT,
     CompactionRecord as CompactionRecord,
-    CustomMessage as CustomMessage,
-    Entry as Entry,
     MemoryFlushRecord as MemoryFlushRecord,
     MessageRecord as MessageRecord,
-    ModelChange as ModelChange,
     Omission as Omission,
     Record as Record,
-    ThinkingLevelChange as ThinkingLevelChange,
-    UnknownRecord as UnknownRecord,
     decode_record as decode_record,
     encode_record as encode_record,
+    shown_messages as shown_messages,
 )
 from claw.storage.sessions import (
     Sessions as Sessions,
 )
 from claw.storage.turn_log import (
     retry_until_written as retry_until_written,
-)
-from claw.storage.usage import (
-    SessionUsage as SessionUsage,
 )
 
 __all__: list[str]

@@ -19,7 +19,7 @@ from claw.contracts.events import Event, MessageRecorded, Notice, RunEnded, Turn
 from claw.contracts.extensions import TurnLog
 from claw.contracts.messages import AcceptedEvent, Inbound, Outbound
 from claw.contracts.provider import bill_to
-from claw.contracts.transcript import Assistant, Message, ToolCall, ToolResultMessage, User
+from claw.contracts.transcript import Assistant, Message, ToolCall, User
 from claw.host.calls import notify_observers, run_filters, statements_at_end
 from claw.host.isolation import describe_exception
 from claw.i18n import t
@@ -30,6 +30,31 @@ TOOL_CHOICES = ("auto", "none", "required")
 """Tool choices that are not the name of a tool."""
 
 
+@dataclass(frozen=True)
+class TurnStart:
+    """The point at which a turn starts or resumes.
+
+    :param past: the messages of the session.
+    :param prompt: the user message; None when ``past`` holds it already, from ``at`` on.
+    :param pending: calls in ``past`` without a result.
+    :param answer: the answer, when ``past`` holds it already.
+    :param missed: the events that had joined the turn and are not in the session yet.
+    """
+
+    past: Sequence[Message]
+    prompt: User | None
+    at: int
+    pending: tuple[ToolCall, ...] = ()
+    answer: Assistant | None = None
+    missed: tuple[AcceptedEvent, ...] = ()
+
+
+def new_start(turn: "Turn", context: TurnContext, session: BaseSession) -> TurnStart:
+    """Return the start of a turn that the session does not know yet: its message behind the past."""
+    prompt = message_of(turn.taken, context.runtime, turn.preface, turn.summarised)
+    return TurnStart(session.messages, prompt, len(session.messages))
+
+
 @dataclass
 class Turn:
     """The state of one running turn.
@@ -37,7 +62,7 @@ class Turn:
     :param id: never used before, unless ``resumed``.
     :param taken: the events that it answers, oldest first; the answer goes to the chat of the newest one.
     :param steering: the queue of messages that arrive while it runs.
-    :param resumed: a crash interrupted it; the session may hold a part of it.
+    :param resumed: a crash interrupted it; the session may hold a part of it, which ``start_of`` finds.
     :param begun: the turn log has it. Before that, whoever stops it settles the events in ``taken``.
     :param over: it is ending and can no longer be stopped.
     :param parked: set before the task is cancelled: another process resumes the turn, so it does not end here.
@@ -56,6 +81,7 @@ class Turn:
     steering: SteeringQueue
     options: TurnOptions = field(default_factory=TurnOptions)
     resumed: bool = False
+    start_of: Callable[["Turn", TurnContext, BaseSession], TurnStart] = new_start
     begun: bool = False
     over: bool = False
     parked: bool = False
@@ -197,8 +223,8 @@ async def _reset_if_stale(
 
 async def _converse(turn: Turn, context: TurnContext, session: BaseSession, emit: Emit) -> TurnEnded:
     """Call model and tools until there is an answer."""
-    start, log = _start_of(turn, context, session), context.runtime.turn_log
-    gate = ToolGate(turn.id, context, emit, is_logged=True, used_tokens=session.usage.context_tokens)
+    start, log = turn.start_of(turn, context, session), context.runtime.turn_log
+    gate = ToolGate(turn.id, context, emit, is_logged=True, used_tokens=session.context_tokens)
     gate.untrusted_tools |= gate.untrusted_in(start.past[start.at :])
     metadata = TurnMetadata(context, turn.taken, start.prompt, start.past[start.at :])
     running = RunningTurn(gate, session, start.past, start.at, metadata, turn.notices)
@@ -243,50 +269,7 @@ async def _converse(turn: Turn, context: TurnContext, session: BaseSession, emit
     return await _outcome(turn, answer or None, context, session, emit)
 
 
-@dataclass(frozen=True)
-class _Start:
-    """The point at which a turn starts or resumes.
-
-    :param past: the messages of the session.
-    :param prompt: the user message; None when ``past`` holds it already, from ``at`` on.
-    :param pending: calls in ``past`` without a result.
-    :param answer: the answer, when ``past`` holds it already.
-    :param missed: the events that had joined the turn and are not in the session yet.
-    """
-
-    past: Sequence[Message]
-    prompt: User | None
-    at: int
-    pending: tuple[ToolCall, ...] = ()
-    answer: Assistant | None = None
-    missed: tuple[AcceptedEvent, ...] = ()
-
-
-def _start_of(turn: Turn, context: TurnContext, session: BaseSession) -> _Start:
-    """Return the point at which a turn starts, or resumes after a crash: its start is the first message that came from
-    one of its events. A partial answer is left out: the model is asked again.
-    """
-    said = list(session.unpaired_messages) if turn.resumed else []
-    sources = [set(m.source.split(",")) if isinstance(m, User) else set[str]() for m in said]
-    numbers = set(map(str, turn.numbers))
-    at = next((at for at, source in enumerate(sources) if numbers & source), None)
-    if at is None:
-        past = session.messages
-        prompt = message_of(turn.taken, context.runtime, turn.preface, turn.summarised)
-        return _Start(past, prompt, len(past))
-    tail, recorded = said[at:], set[str]().union(*sources)
-    while isinstance(last := tail[-1], Assistant) and last.stop_reason in ("error", "aborted"):
-        tail.pop()
-    newest = next((m for m in reversed(tail) if isinstance(m, Assistant)), None)
-    answered = {m.call_id for m in tail if isinstance(m, ToolResultMessage)}
-    pending = tuple(call for call in newest.tool_calls if call.id not in answered) if newest else ()
-    answer = last if isinstance(last, Assistant) and not last.tool_calls else None
-    missed = tuple(one for one in turn.taken if one.number and str(one.number) not in recorded)
-    before = session.messages_before(at)
-    return _Start((*before, *tail), None, len(before), pending, answer, missed)
-
-
-def _tool_choice(context: TurnContext, turn: Turn, start: _Start) -> str:
+def _tool_choice(context: TurnContext, turn: Turn, start: TurnStart) -> str:
     """Return the tool choice of the first model call; a turn that resumes behind the call it asks for has used it."""
     choice = turn.options.tool_choice or turn.message.tool_choice or context.agent.settings.tool_choice
     has_call = choice != "none" and not all(lacks_call(said, choice) for said in start.past[start.at :])

@@ -114,12 +114,7 @@ class Runtime:
     def window_of(self, model: ModelRef) -> int:
         """Return how many tokens the model reads; a cautious number when its provider does not know."""
         provider = self.registry.providers.get(model.provider)
-        try:
-            known = provider.value.context_tokens(model.model) if provider else 0
-            return known if isinstance(known, int) and known > 0 else _UNKNOWN_WINDOW
-        except Exception as why:  # noqa: BLE001 - plugin code
-            self.log(t("provider {name} failed: {why}", name=model.provider, why=describe_exception(why)))
-            return _UNKNOWN_WINDOW
+        return (provider and provider.value.context_tokens(model.model)) or _UNKNOWN_WINDOW
 
     @cached_property
     def tested_sandboxes(self) -> set[str]:

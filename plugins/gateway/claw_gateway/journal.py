@@ -17,6 +17,7 @@ from claw import AcceptedEvent, ClawError, ConfigError, Inbound, Outbound
 from claw.runtime import SYSTEM_CLOCK, Clock, DailyTask, Database, Statement, to_json
 from claw_channel_sdk import MessageFate
 
+from claw_gateway.commit_sync import CommitSync
 from claw_gateway.failed_replies import FailedReplies
 from claw_gateway.fates import fate_of
 from claw_gateway.journal_reports import JournalReports
@@ -76,7 +77,7 @@ class Journal(JournalReports, LostMessages, FailedReplies):
     name = "journal"
 
     def __init__(self, database: Database, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._database = database
+        self._database, self._commits = database, CommitSync(database)
         self._clock = clock
         self._daily_sweep = DailyTask(clock)
         self._written = self._synced = 0
@@ -123,13 +124,17 @@ class Journal(JournalReports, LostMessages, FailedReplies):
             self._syncing = asyncio.ensure_future(self._sync())
         await waiter
 
+    def close(self) -> None:
+        """Close the descriptor of the database's log."""
+        self._commits.close()
+
     async def _sync(self) -> None:
         """Sync until no caller waits. Those that one sync serves wake together; a lock would wake them one
         by one."""
         while self._unsynced:
             reached, refused = self._written, None
             try:
-                await asyncio.to_thread(self._database.sync)
+                await asyncio.to_thread(self._commits.sync)
                 self._synced = reached
             except Exception as why:  # noqa: BLE001 - whatever it is, the waiting callers get it
                 refused = why

@@ -25,6 +25,7 @@ from claw.runtime import (
     user_text,
 )
 
+from claw_gateway.resume import resumed_start
 from claw_gateway.turn_limits import ConcurrencyLimit, TurnLimits
 
 ACCEPT_WAIT_SECONDS = 1.0
@@ -304,7 +305,9 @@ class TurnQueue:
         first = one.waiting.popleft()
         one.running_key = first.sharing_key
         if first.turn:
-            return Turn(first.turn, first.route, list(first.taken), steering, resumed=True)
+            return Turn(
+                first.turn, first.route, list(first.taken), steering, resumed=True, start_of=resumed_start
+            )
         taken = [first]
         if first.queue.mode != "followup":
             taken += self._take_same_sort(first, one.waiting)
