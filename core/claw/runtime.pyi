@@ -18,8 +18,8 @@ from claw.agent.models import (
     checked_answer as checked_answer,
     missing_key_error as missing_key_error,
     missing_provider_error as missing_provider_error,
+    models_of_agent as models_of_agent,
     select_models as select_models,
-    unknown_key_error as unknown_key_error,
 )
 from claw.agent.outcome import (
     REPLY_TAG as REPLY_TAG,
@@ -88,6 +88,7 @@ from claw.cli.plugin_list import (
 # The config file
 from claw.config.agents import (
     PEOPLE as PEOPLE,
+    Agent as Agent,
     AgentSettings as AgentSettings,
     Model as Model,
     People as People,

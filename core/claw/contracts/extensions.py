@@ -164,7 +164,11 @@ class ModelOptions:
 
 
 class ModelSelector(Protocol):
-    """The choice of model and key for each call, and of what follows a failure."""
+    """The choice of model and key for each call, and of what follows a failure.
+
+    It may have ``read_choice(text, agent, runtime, is_new) -> (model, keys)``, which reads what a person typed to choose
+    a model; ``keys`` is provider → the key that is to be used first, ``is_new`` is false for an earlier choice.
+    """
 
     name: str
 

@@ -287,15 +287,9 @@ PAIRED_PEOPLE = """CREATE TABLE IF NOT EXISTS pairing_people
 """The table of the people whom an owner admitted, beside those of the file."""
 
 
-def paired_people(
-    database: Database, channel: str, account: str = "default", lately: bool = False
-) -> frozenset[str]:
-    """Return the ids of the people who are paired on one account.
-
-    :param lately: an answer up to one second old is enough.
-    """
-    query = database.read_cached if lately else database.read
-    rows = query(
+def paired_people(database: Database, channel: str, account: str = "default") -> frozenset[str]:
+    """Return the ids of the people who are paired on one account."""
+    rows = database.read(
         "SELECT sender FROM pairing_people WHERE channel = ? AND account = ?",
         *(channel.strip().lower(), account.strip()),
     )

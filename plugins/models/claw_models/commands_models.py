@@ -14,10 +14,10 @@ from claw.runtime import (
     missing_key_error,
     open_state,
     table,
-    unknown_key_error,
 )
 
 from claw_models.commands_auth import cooldowns_of, key_rows, require_provider
+from claw_models.key_choice import unknown_key_error
 
 if TYPE_CHECKING:
     from claw import Credential, ModelRef, Provider
