@@ -13,10 +13,9 @@ from claw.agent.routing import Route, account_of_turn, admit
 from claw.agent.session_queue import SteeringQueue
 from claw.agent.tool_gate import ToolGate
 from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, resolve_turn
-from claw.agent.user_message import TurnMetadata, message_of
+from claw.agent.user_message import PicturesOf, TurnMetadata, message_of
 from claw.contracts.errors import BudgetError, ClawError, UsageError
 from claw.contracts.events import Event, MessageRecorded, Notice, RunEnded, TurnEnded, TurnStarted
-from claw.contracts.extensions import TurnLog
 from claw.contracts.messages import AcceptedEvent, Inbound, Outbound
 from claw.contracts.provider import bill_to
 from claw.contracts.transcript import Assistant, Message, ToolCall, User
@@ -24,7 +23,7 @@ from claw.host.calls import notify_observers, run_filters, statements_at_end
 from claw.host.isolation import describe_exception
 from claw.i18n import t
 from claw.storage.history import BaseSession
-from claw.storage.turn_log import reached, retry_until_written, takes_cause
+from claw.storage.turn_log import retry_until_written, takes_cause
 
 TOOL_CHOICES = ("auto", "none", "required")
 """Tool choices that are not the name of a tool."""
@@ -67,6 +66,7 @@ class Turn:
     :param over: it is ending and can no longer be stopped.
     :param parked: set before the task is cancelled: another process resumes the turn, so it does not end here.
     :param preface: a text for the model before the first message, about the messages in ``summarised``.
+    :param pictures_of: the pictures of its messages that the model is shown.
     :param answer: the whole final text, once it has ended.
     :param thinking: the model's reasoning. ``tokens``: of input and output. The sender of the answer collects both.
     :param excuse: the reason for a missing answer that everyone in the chat may read; empty = the one of ``stop_reason``.
@@ -82,6 +82,7 @@ class Turn:
     options: TurnOptions = field(default_factory=TurnOptions)
     resumed: bool = False
     start_of: Callable[["Turn", TurnContext, BaseSession], TurnStart] = new_start
+    pictures_of: PicturesOf = lambda inbound, fence: ()
     begun: bool = False
     over: bool = False
     parked: bool = False
@@ -162,7 +163,6 @@ async def run_turn(turn: Turn, runtime: Runtime, emit: Emit, replies: MakeReplie
     began = partial(runtime.turn_log.began, turn.id, turn.route.session_key, turn.numbers, again=turn.resumed)
     await retry_until_written(began, runtime.log if turn.numbers else None)
     turn.begun = True
-    reached(runtime.turn_log, "turn-began")
     try:
         context = await resolve_turn(
             turn.message, turn.route, runtime, turn.options
@@ -200,9 +200,7 @@ async def _run_in_session(turn: Turn, context: TurnContext, emit: Emit) -> TurnE
         await emit(TurnStarted(turn.id, context.agent.id, route.session_key, str(context.models[0])))
         for line in session.notices:
             await emit(Notice(line))
-        ending = await _converse(turn, context, session, emit)
-        reached(runtime.turn_log, "answer-recorded")
-        return ending
+        return await _converse(turn, context, session, emit)
     finally:
         session.flush_soon(lambda refused: runtime.log(str(refused)))
         session.release()
@@ -226,7 +224,7 @@ async def _converse(turn: Turn, context: TurnContext, session: BaseSession, emit
     start, log = turn.start_of(turn, context, session), context.runtime.turn_log
     gate = ToolGate(turn.id, context, emit, is_logged=True, used_tokens=session.context_tokens)
     gate.untrusted_tools |= gate.untrusted_in(start.past[start.at :])
-    metadata = TurnMetadata(context, turn.taken, start.prompt, start.past[start.at :])
+    metadata = TurnMetadata(context, turn.taken, start.prompt, start.past[start.at :], turn.pictures_of)
     running = RunningTurn(gate, session, start.past, start.at, metadata, turn.notices)
     missed = list(start.missed)
 
@@ -259,7 +257,7 @@ async def _converse(turn: Turn, context: TurnContext, session: BaseSession, emit
     steps = LoopCallbacks(
         ask=await engine_call(context.model_call(options), running),  # the history that fits, models in order
         prepare=gate.prepare,  # one gate for every call
-        emit=partial(_record_then_emit, session, emit, turn, log),
+        emit=partial(_record_then_emit, session, emit, turn),
         steer=steered,
         follow_up=followed,
         max_steps=context.agent.settings.max_turns,
@@ -301,13 +299,11 @@ def _is_answered(turn: Turn, session: BaseSession) -> bool:
     return bool(turn.numbers) and isinstance(newest, Assistant) and not newest.tool_calls
 
 
-async def _record_then_emit(session: BaseSession, emit: Emit, turn: Turn, log: TurnLog, event: Event) -> None:
+async def _record_then_emit(session: BaseSession, emit: Emit, turn: Turn, event: Event) -> None:
     if isinstance(event, MessageRecorded):
         if turn.parked and isinstance(event.message, Assistant) and event.message.stop_reason == "aborted":
             return  # the next process asks the model again
         session.append(event.message)
-        if isinstance(event.message, User):
-            reached(log, "user-recorded")
     elif isinstance(event, RunEnded):
         turn.ran_out = event.stop_reason == "max_steps"
     await emit(event)
@@ -369,7 +365,6 @@ async def _end(
             cause = (why,) if takes_cause(runtime.turn_log) else ()
             end = partial(runtime.turn_log.ended, turn.id, ending.outcome, logged, more, *cause)
             await retry_until_written(end, runtime.log if is_logged else None)
-            reached(runtime.turn_log, "turn-ended")
             await emit(ending)
     return TurnResult(ending, made, failed)
 

@@ -181,6 +181,7 @@ class Journal(JournalReports, LostMessages, FailedReplies):
             (turn,),
         )
         self._database.write_all(begin, watch, *(_take_row(turn, number) for number in taken))
+        failpoint("turn-began")
 
     def joined(self, turn: str, number: int) -> None:
         """Record that an event that came in while the turn ran is part of it now."""
@@ -189,7 +190,9 @@ class Journal(JournalReports, LostMessages, FailedReplies):
 
     def once(self, turn: str, call: str) -> bool:
         """Record the start of a call that must not run twice; return False when it was started before."""
-        return self._database.write("INSERT OR IGNORE INTO effects VALUES (?, ?)", turn, call) == 1
+        is_first = self._database.write("INSERT OR IGNORE INTO effects VALUES (?, ?)", turn, call) == 1
+        failpoint("effect-marked")
+        return is_first
 
     def not_begun(self, turn: str, call: str) -> None:
         """Delete the record of ``once``: the call waits for a person, so it may run after a crash."""
@@ -201,10 +204,6 @@ class Journal(JournalReports, LostMessages, FailedReplies):
         if accepted is not None and accepted.number:
             self.close_event(accepted.number, "heard")  # whoever waits for the answer owns it
         return accepted is None
-
-    def reached(self, point: str) -> None:
-        """Die here if a test wants that."""
-        failpoint(point)
 
     def chat_api(self, key: str, inbound: Inbound, context: Any, runtime: Any) -> "OutboxChat":
         """Return the chat actions of one tool call; what it sends goes through the outbox."""
@@ -260,6 +259,7 @@ class Journal(JournalReports, LostMessages, FailedReplies):
         answered = ("UPDATE inbox SET state = 'answered' WHERE turn = ? AND state = 'taken'", (turn,))
         self._database.write_all(over, answered, *cause, *self._reply_rows(turn, replies, repeated), *more)
         self._resumed.discard(turn)
+        failpoint("turn-ended")
 
     def _perhaps_posted(self, turn: str, replies: Sequence[Outbound]) -> tuple[str, ...]:
         """Return the keys of replies that a stream of the process before may have posted without a record."""

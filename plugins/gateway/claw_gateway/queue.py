@@ -25,6 +25,7 @@ from claw.runtime import (
     user_text,
 )
 
+from claw_gateway.pictures import pictures_of
 from claw_gateway.resume import resumed_start
 from claw_gateway.turn_limits import ConcurrencyLimit, TurnLimits
 
@@ -306,7 +307,13 @@ class TurnQueue:
         one.running_key = first.sharing_key
         if first.turn:
             return Turn(
-                first.turn, first.route, list(first.taken), steering, resumed=True, start_of=resumed_start
+                first.turn,
+                first.route,
+                list(first.taken),
+                steering,
+                resumed=True,
+                start_of=resumed_start,
+                pictures_of=pictures_of,
             )
         taken = [first]
         if first.queue.mode != "followup":
@@ -323,6 +330,7 @@ class TurnQueue:
             steering,
             preface=_overflow_preface(summed),
             summarised=summed,
+            pictures_of=pictures_of,
         )
 
     @staticmethod

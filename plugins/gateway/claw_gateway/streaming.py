@@ -16,6 +16,8 @@ from claw import (
     StepStarted,
     TextStreamed,
     Thinking,
+    ToolEnded,
+    User,
     t,
 )
 from claw.runtime import SYSTEM_CLOCK, WAITS_FOR_REPLY, Turn, describe_exception, within
@@ -40,6 +42,10 @@ Log = Callable[[str], None]
 
 async def count_then_emit(turn: Turn, emit: Callable[[Event], Awaitable[None]], event: Event) -> None:
     """Add the tokens and the thinking of an answer to those of its turn, then emit the event."""
+    if isinstance(event, ToolEnded):
+        failpoint("effect-done")
+    if isinstance(event, MessageRecorded) and isinstance(event.message, User):
+        failpoint("user-recorded")
     if isinstance(event, MessageRecorded) and isinstance(event.message, Assistant):
         usage, (read, written) = event.message.usage, turn.tokens
         asked = (usage.input or 0) + (usage.cache_read or 0) + (usage.cache_write or 0)

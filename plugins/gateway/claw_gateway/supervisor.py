@@ -405,6 +405,8 @@ class ChannelServer:
         ending: TurnEnded,
         context: TurnContext | None,
     ) -> tuple[Outbound, ...]:
+        if ending.outcome in ("delivered", "silent"):
+            failpoint("answer-recorded")
         await stream.stop_updates()
         stream.record_messages()
         return await replies_of_turn(self.app.runtime, channel, turn, ending, context)
