@@ -35,14 +35,12 @@ from claw.agent.routing import (
 )
 from claw.agent.session_queue import (
     SessionQueues as SessionQueues,
-    SteeringQueue as SteeringQueue,
 )
 from claw.agent.turn import (
     TOOL_CHOICES as TOOL_CHOICES,
     Turn as Turn,
     TurnStart as TurnStart,
     check_tool_choice as check_tool_choice,
-    new_start as new_start,
     new_turn_id as new_turn_id,
     run_turn as run_turn,
 )

@@ -5,23 +5,24 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from claw.agent.context import RunningTurn, before_reset, engine_call
 from claw.agent.loop import Emit, LoopCallbacks, lacks_call, run_loop
 from claw.agent.outcome import may_be_empty, silent_tokens, turn_outcome
 from claw.agent.routing import Route, account_of_turn, admit
-from claw.agent.session_queue import SteeringQueue
 from claw.agent.tool_gate import ToolGate
 from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, resolve_turn
-from claw.agent.user_message import PicturesOf, TurnMetadata, message_of
+from claw.agent.user_message import TurnMetadata, message_of
 from claw.contracts.errors import BudgetError, ClawError, UsageError
 from claw.contracts.events import Event, MessageRecorded, Notice, RunEnded, TurnEnded, TurnStarted
 from claw.contracts.messages import AcceptedEvent, Inbound, Outbound
 from claw.contracts.provider import bill_to
-from claw.contracts.transcript import Assistant, Message, ToolCall, User
+from claw.contracts.transcript import Assistant, Image, Message, ToolCall, User
 from claw.host.calls import notify_observers, run_filters, statements_at_end
 from claw.host.isolation import describe_exception
 from claw.i18n import t
+from claw.security.workspace_fs import WorkspaceFiles
 from claw.storage.history import BaseSession
 from claw.storage.turn_log import retry_until_written, takes_cause
 
@@ -48,27 +49,16 @@ class TurnStart:
     missed: tuple[AcceptedEvent, ...] = ()
 
 
-def new_start(turn: "Turn", context: TurnContext, session: BaseSession) -> TurnStart:
-    """Return the start of a turn that the session does not know yet: its message behind the past."""
-    prompt = message_of(turn.taken, context.runtime, turn.preface, turn.summarised)
-    return TurnStart(session.messages, prompt, len(session.messages))
-
-
 @dataclass
 class Turn:
-    """The state of one running turn.
+    """The state of one running turn. A chat service derives its turns from it.
 
     :param id: never used before, unless ``resumed``.
     :param taken: the events that it answers, oldest first; the answer goes to the chat of the newest one.
-    :param steering: the queue of messages that arrive while it runs.
-    :param resumed: a crash interrupted it; the session may hold a part of it, which ``start_of`` finds.
+    :param resumed: a crash interrupted it; the session may hold a part of it, which :meth:`start` finds.
     :param begun: the turn log has it. Before that, whoever stops it settles the events in ``taken``.
     :param over: it is ending and can no longer be stopped.
     :param parked: set before the task is cancelled: another process resumes the turn, so it does not end here.
-    :param preface: a text for the model before the first message, about the messages in ``summarised``.
-    :param pictures_of: the pictures of its messages that the model is shown.
-    :param answer: the whole final text, once it has ended.
-    :param thinking: the model's reasoning. ``tokens``: of input and output. The sender of the answer collects both.
     :param excuse: the reason for a missing answer that everyone in the chat may read; empty = the one of ``stop_reason``.
     :param notices: lines for the owner that are sent beside the answer, such as a switch of model.
     :param stop_reason: of the answer, as in ``Outbound``.
@@ -78,19 +68,11 @@ class Turn:
     id: str
     route: Route
     taken: list[AcceptedEvent]
-    steering: SteeringQueue
     options: TurnOptions = field(default_factory=TurnOptions)
     resumed: bool = False
-    start_of: Callable[["Turn", TurnContext, BaseSession], TurnStart] = new_start
-    pictures_of: PicturesOf = lambda inbound, fence: ()
     begun: bool = False
     over: bool = False
     parked: bool = False
-    preface: str = ""
-    summarised: list[AcceptedEvent] = field(default_factory=list)
-    answer: str = ""
-    thinking: str = ""
-    tokens: tuple[int, int] = (0, 0)
     excuse: str = ""
     stop_reason: str = "stop"
     notices: list[str] = field(default_factory=list)
@@ -99,12 +81,28 @@ class Turn:
     @property
     def numbers(self) -> list[int]:
         """Return the numbers in the turn log of the events that it answers."""
-        return [one.number for one in (*self.summarised, *self.taken) if one.number]
+        return [one.number for one in self.taken if one.number]
 
     @property
     def message(self) -> Inbound:
         """Return the newest message that it answers."""
         return self.taken[-1].inbound
+
+    def start(self, context: TurnContext, session: BaseSession) -> TurnStart:
+        """Return where it starts: with its message, behind the past."""
+        return TurnStart(session.messages, message_of(self.taken, context.runtime), len(session.messages))
+
+    def steer(self) -> Sequence[AcceptedEvent]:
+        """Return the messages that came in meanwhile; it answers them too."""
+        return ()
+
+    def follow_up(self) -> Sequence[AcceptedEvent]:
+        """Return the last messages that it answers too; later ones get a turn of their own."""
+        return ()
+
+    def pictures(self, inbound: Inbound, fence: Callable[[], WorkspaceFiles]) -> tuple[Image, ...]:
+        """Return the pictures of a message that the model is shown; the file access is made at the first call."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -120,7 +118,8 @@ class TurnResult:
     failed: Exception | None = None
 
 
-MakeReplies = Callable[[Turn, TurnEnded, TurnContext | None], Awaitable[tuple[Outbound, ...]]]
+AnyTurn = TypeVar("AnyTurn", bound=Turn)
+MakeReplies = Callable[[AnyTurn, TurnEnded, TurnContext | None], Awaitable[tuple[Outbound, ...]]]
 """Makes the messages that a channel must send at the end of a turn."""
 
 
@@ -138,8 +137,8 @@ async def take_turn(
     route = admit(message, runtime.config, options.agent, options.session)  # who may talk, to which agent
     if route is None:
         return None
-    async with runtime.session_queues.turn(route.session_key) as steering:  # one at a time in a session
-        turn = Turn(new_turn_id(), route, [AcceptedEvent(0, message)], steering, options)
+    async with runtime.session_queues.turn(route.session_key):  # one at a time in a session
+        turn = Turn(new_turn_id(), route, [AcceptedEvent(0, message)], options)
         ended = await run_turn(turn, runtime, emit, partial(_terminal_reply, runtime))
     if ended.failed:
         raise ended.failed
@@ -151,7 +150,7 @@ def new_turn_id() -> str:
     return uuid.uuid4().hex[:12]
 
 
-async def run_turn(turn: Turn, runtime: Runtime, emit: Emit, replies: MakeReplies) -> TurnResult:
+async def run_turn(turn: AnyTurn, runtime: Runtime, emit: Emit, replies: MakeReplies[AnyTurn]) -> TurnResult:
     """Run one turn to its end, in a session that this process locks meanwhile.
 
     It always ends answered, silent, failed or stopped; its replies are written in the same commit. Only a parked turn
@@ -221,10 +220,10 @@ async def _reset_if_stale(
 
 async def _converse(turn: Turn, context: TurnContext, session: BaseSession, emit: Emit) -> TurnEnded:
     """Call model and tools until there is an answer."""
-    start, log = turn.start_of(turn, context, session), context.runtime.turn_log
+    start, log = turn.start(context, session), context.runtime.turn_log
     gate = ToolGate(turn.id, context, emit, is_logged=True, used_tokens=session.context_tokens)
     gate.untrusted_tools |= gate.untrusted_in(start.past[start.at :])
-    metadata = TurnMetadata(context, turn.taken, start.prompt, start.past[start.at :], turn.pictures_of)
+    metadata = TurnMetadata(context, turn.taken, start.prompt, start.past[start.at :], turn.pictures)
     running = RunningTurn(gate, session, start.past, start.at, metadata, turn.notices)
     missed = list(start.missed)
 
@@ -240,10 +239,10 @@ async def _converse(turn: Turn, context: TurnContext, session: BaseSession, emit
             raise ClawError("{why}", why=gate.end_turn)
         cut_off = [metadata.message_of(one) for one in missed]
         missed.clear()
-        return cut_off or (() if _is_answered(turn, session) else joined(turn.steering.take()))
+        return cut_off or (() if _is_answered(turn, session) else joined(turn.steer()))
 
     async def followed() -> Sequence[User]:
-        return () if _is_answered(turn, session) else joined(turn.steering.close())
+        return () if _is_answered(turn, session) else joined(turn.follow_up())
 
     async def report_switch(text: str) -> None:
         await (running.notice(text) if turn.route.owner else emit(Notice(text)))
@@ -342,7 +341,8 @@ def _internal_error(turn: str, why: Exception) -> TurnEnded:
 
 
 async def _end(
-    turn: Turn, ending: TurnEnded, context: TurnContext | None, runtime: Runtime, emit: Emit, replies: MakeReplies,
+    turn: AnyTurn, ending: TurnEnded, context: TurnContext | None, runtime: Runtime, emit: Emit,
+    replies: MakeReplies[AnyTurn],
     failed: Exception | None = None,
 ) -> TurnResult:  # fmt: skip
     """Write the end and its replies in one commit, then emit it."""

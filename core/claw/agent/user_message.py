@@ -10,9 +10,6 @@ from claw.security.admission import configured_owners, is_owner
 from claw.security.untrusted_text import inbound_context, metadata_before, trusted_facts, user_text
 from claw.security.workspace_fs import WorkspaceFiles
 
-PicturesOf = Callable[[Inbound, Callable[[], WorkspaceFiles]], tuple[Image, ...]]
-"""Returns the pictures of a message that a model may see; the file access is made at the first call."""
-
 
 class MessageMetadata(NamedTuple):
     """The additions: ``head`` before the words, ``pictures`` after them."""
@@ -37,7 +34,8 @@ class TurnMetadata:
 
     def __init__(
         self, context: TurnContext, taken: Sequence[AcceptedEvent] = (), prompt: User | None = None,
-        messages: Sequence[Message] = (), pictures_of: PicturesOf = lambda inbound, fence: (),
+        messages: Sequence[Message] = (),
+        pictures_of: Callable[[Inbound, Callable[[], WorkspaceFiles]], tuple[Image, ...]] = lambda inbound, fence: (),
     ) -> None:  # fmt: skip
         self._context, self._pictures_of = context, pictures_of
         self._sent: dict[int, tuple[User, User]] = {}  # id of a message → that message, and as it is sent
@@ -90,16 +88,10 @@ def _head(inbound: Inbound, runtime: Runtime) -> str:
     return inbound_context(facts) + "\n\n" + untrusted
 
 
-def message_of(
-    taken: Sequence[AcceptedEvent], runtime: Runtime, preface: str = "", summed: Sequence[AcceptedEvent] = ()
-) -> User:
-    """Return the events as one message of the person: the text, and where it came from.
-
-    :param summed: what the preface speaks of.
-    """
-    texts = [preface] if preface else []
-    texts += [user_text(one.inbound, _capabilities(one.inbound, runtime)) for one in taken]
-    source = ",".join(str(one.number) for one in (*summed, *taken) if one.number)
+def message_of(taken: Sequence[AcceptedEvent], runtime: Runtime) -> User:
+    """Return the events as one message of the person: the text, and where it came from."""
+    texts = [user_text(one.inbound, _capabilities(one.inbound, runtime)) for one in taken]
+    source = ",".join(str(one.number) for one in taken if one.number)
     return User((Text("\n\n".join(texts)),), source=source)
 
 

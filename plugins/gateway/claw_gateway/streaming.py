@@ -20,9 +20,10 @@ from claw import (
     User,
     t,
 )
-from claw.runtime import SYSTEM_CLOCK, WAITS_FOR_REPLY, Turn, describe_exception, within
+from claw.runtime import SYSTEM_CLOCK, WAITS_FOR_REPLY, describe_exception, within
 from claw_channel_sdk import BlockSplitter, StreamingReply
 
+from claw_gateway.channel_turn import ChannelTurn
 from claw_gateway.journal import Journal
 from claw_gateway.process.failpoint import failpoint
 
@@ -40,7 +41,7 @@ _CHECKS_PER_SIGN = 16
 Log = Callable[[str], None]
 
 
-async def count_then_emit(turn: Turn, emit: Callable[[Event], Awaitable[None]], event: Event) -> None:
+async def count_then_emit(turn: ChannelTurn, emit: Callable[[Event], Awaitable[None]], event: Event) -> None:
     """Add the tokens and the thinking of an answer to those of its turn, then emit the event."""
     if isinstance(event, ToolEnded):
         failpoint("effect-done")
