@@ -38,7 +38,6 @@ class TurnStart:
     :param prompt: the user message; None when ``past`` holds it already, from ``at`` on.
     :param pending: calls in ``past`` without a result.
     :param answer: the answer, when ``past`` holds it already.
-    :param missed: the events that had joined the turn and are not in the session yet.
     """
 
     past: Sequence[Message]
@@ -46,7 +45,6 @@ class TurnStart:
     at: int
     pending: tuple[ToolCall, ...] = ()
     answer: Assistant | None = None
-    missed: tuple[AcceptedEvent, ...] = ()
 
 
 @dataclass
@@ -92,11 +90,11 @@ class Turn:
         """Return where it starts: with its message, behind the past."""
         return TurnStart(session.messages, message_of(self.taken, context.runtime), len(session.messages))
 
-    def steer(self) -> Sequence[AcceptedEvent]:
+    def steer(self, session: BaseSession) -> Sequence[AcceptedEvent]:
         """Return the messages that came in meanwhile; it answers them too."""
         return ()
 
-    def follow_up(self) -> Sequence[AcceptedEvent]:
+    def follow_up(self, session: BaseSession) -> Sequence[AcceptedEvent]:
         """Return the last messages that it answers too; later ones get a turn of their own."""
         return ()
 
@@ -225,11 +223,11 @@ async def _converse(turn: Turn, context: TurnContext, session: BaseSession, emit
     gate.untrusted_tools |= gate.untrusted_in(start.past[start.at :])
     metadata = TurnMetadata(context, turn.taken, start.prompt, start.past[start.at :], turn.pictures)
     running = RunningTurn(gate, session, start.past, start.at, metadata, turn.notices)
-    missed = list(start.missed)
 
     def joined(waiting: Sequence[AcceptedEvent]) -> list[User]:
         for one in waiting:
-            turn.taken.append(one)
+            if one not in turn.taken:
+                turn.taken.append(one)
             if one.number:
                 log.joined(turn.id, one.number)
         return [metadata.message_of(one) for one in waiting]
@@ -237,12 +235,10 @@ async def _converse(turn: Turn, context: TurnContext, session: BaseSession, emit
     async def steered() -> Sequence[User]:
         if gate.end_turn:  # the results of the refused calls are in the session by now
             raise ClawError("{why}", why=gate.end_turn)
-        cut_off = [metadata.message_of(one) for one in missed]
-        missed.clear()
-        return cut_off or (() if _is_answered(turn, session) else joined(turn.steer()))
+        return joined(turn.steer(session))
 
     async def followed() -> Sequence[User]:
-        return () if _is_answered(turn, session) else joined(turn.follow_up())
+        return joined(turn.follow_up(session))
 
     async def report_switch(text: str) -> None:
         await (running.notice(text) if turn.route.owner else emit(Notice(text)))
@@ -262,8 +258,8 @@ async def _converse(turn: Turn, context: TurnContext, session: BaseSession, emit
         max_steps=context.agent.settings.max_turns,
         tool_choice=_tool_choice(context, turn, start),
     )
-    answer = (not missed and start.answer) or await run_loop(start.past, start.prompt, steps, start.pending)
-    return await _outcome(turn, answer or None, context, session, emit)
+    answer = start.answer or await run_loop(start.past, start.prompt, steps, start.pending)
+    return await _outcome(turn, answer, context, session, emit)
 
 
 def _tool_choice(context: TurnContext, turn: Turn, start: TurnStart) -> str:
@@ -290,12 +286,6 @@ def check_tool_choice(choice: str, context: TurnContext) -> str:
         name=choice,
         why=ruling.reason if ruling else t("no such tool is installed"),
     )
-
-
-def _is_answered(turn: Turn, session: BaseSession) -> bool:
-    """Return true when a complete answer ends a chat's turn: later messages get a turn of their own."""
-    newest = session.unpaired_messages[-1] if session.unpaired_messages else None
-    return bool(turn.numbers) and isinstance(newest, Assistant) and not newest.tool_calls
 
 
 async def _record_then_emit(session: BaseSession, emit: Emit, turn: Turn, event: Event) -> None:

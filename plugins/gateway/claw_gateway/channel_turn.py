@@ -44,6 +44,7 @@ class ChannelTurn(Turn):
     :param preface: a text for the model before the first message, about the messages in ``summarised``.
     :param answer: the whole final text, once it has ended.
     :param thinking: the model's reasoning. ``tokens``: of input and output. The sender of the answer collects both.
+    :param missed: the events that had joined the turn before a crash and are not in the session yet.
     """
 
     steering: SteeringQueue = field(default_factory=SteeringQueue)
@@ -52,19 +53,21 @@ class ChannelTurn(Turn):
     answer: str = ""
     thinking: str = ""
     tokens: tuple[int, int] = (0, 0)
+    missed: tuple[AcceptedEvent, ...] = ()
 
     @property
     def numbers(self) -> list[int]:
         """Return the numbers in the turn log of the events that it answers."""
         return [one.number for one in (*self.summarised, *self.taken) if one.number]
 
-    def steer(self) -> Sequence[AcceptedEvent]:
-        """Return the messages that came in meanwhile; it answers them too."""
-        return self.steering.take()
+    def steer(self, session: BaseSession) -> Sequence[AcceptedEvent]:
+        """Return the messages that came in meanwhile, first those of before a crash; it answers them too."""
+        missed, self.missed = self.missed, ()
+        return missed or (() if self._is_answered(session) else self.steering.take())
 
-    def follow_up(self) -> Sequence[AcceptedEvent]:
+    def follow_up(self, session: BaseSession) -> Sequence[AcceptedEvent]:
         """Return the last messages that it answers too; later ones get a turn of their own."""
-        return self.steering.close()
+        return () if self._is_answered(session) else self.steering.close()
 
     def pictures(self, inbound: Inbound, fence: Callable[[], WorkspaceFiles]) -> tuple[Image, ...]:
         """Return the pictures of a message that the model is shown; the file access is made at the first call."""
@@ -89,10 +92,10 @@ class ChannelTurn(Turn):
         newest = next((m for m in reversed(tail) if isinstance(m, Assistant)), None)
         answered = {m.call_id for m in tail if isinstance(m, ToolResultMessage)}
         pending = tuple(call for call in newest.tool_calls if call.id not in answered) if newest else ()
-        answer = last if isinstance(last, Assistant) and not last.tool_calls else None
-        missed = tuple(one for one in self.taken if one.number and str(one.number) not in recorded)
+        self.missed = tuple(one for one in self.taken if one.number and str(one.number) not in recorded)
+        is_over = isinstance(last, Assistant) and not last.tool_calls and not self.missed
         before = sendable(said[:at])
-        return TurnStart((*before, *tail), None, len(before), pending, answer, missed)
+        return TurnStart((*before, *tail), None, len(before), pending, newest if is_over else None)
 
     def _new_start(self, context: TurnContext, session: BaseSession) -> TurnStart:
         start = super().start(context, session)
@@ -101,3 +104,8 @@ class ChannelTurn(Turn):
         words = "".join(block.text for block in start.prompt.content if isinstance(block, Text))
         source = ",".join(map(str, self.numbers))
         return TurnStart(start.past, User((Text(f"{self.preface}\n\n{words}"),), source=source), start.at)
+
+    def _is_answered(self, session: BaseSession) -> bool:
+        """Return true when a complete answer ends the session: later messages get a turn of their own."""
+        newest = session.unpaired_messages[-1] if session.unpaired_messages else None
+        return bool(self.numbers) and isinstance(newest, Assistant) and not newest.tool_calls
