@@ -18,8 +18,8 @@ from claw.agent.models import (
     checked_answer as checked_answer,
     missing_key_error as missing_key_error,
     missing_provider_error as missing_provider_error,
+    models_of_agent as models_of_agent,
     select_models as select_models,
-    unknown_key_error as unknown_key_error,
 )
 from claw.agent.outcome import (
     REPLY_TAG as REPLY_TAG,
@@ -35,11 +35,11 @@ from claw.agent.routing import (
 )
 from claw.agent.session_queue import (
     SessionQueues as SessionQueues,
-    SteeringQueue as SteeringQueue,
 )
 from claw.agent.turn import (
     TOOL_CHOICES as TOOL_CHOICES,
     Turn as Turn,
+    TurnStart as TurnStart,
     check_tool_choice as check_tool_choice,
     new_turn_id as new_turn_id,
     run_turn as run_turn,
@@ -82,6 +82,7 @@ from claw.cli.plugin_list import (
 # The config file
 from claw.config.agents import (
     PEOPLE as PEOPLE,
+    Agent as Agent,
     AgentSettings as AgentSettings,
     Model as Model,
     People as People,
@@ -170,6 +171,7 @@ from claw.contracts.provider import (
 )
 from claw.contracts.text import (
     escape_controls as escape_controls,
+    repair_tree as repair_tree,
     to_json as to_json,
     truncate as truncate,
     truncate_blocks as truncate_blocks,
@@ -375,20 +377,18 @@ from claw.storage.files import (
     SYSTEM_DISK as SYSTEM_DISK,
     Disk as Disk,
     Lock as Lock,
-    archive_results as archive_results,
     cannot_write as cannot_write,
     dated_name as dated_name,
-    delete_results as delete_results,
     home_problem as home_problem,
     lock_holder as lock_holder,
     make_folder as make_folder,
     replace_file as replace_file,
+    results_folder as results_folder,
     safe_file_name as safe_file_name,
     set_aside as set_aside,
 )
 from claw.storage.history import (
     BaseSession as BaseSession,
-    SessionHistory as SessionHistory,
 )
 from claw.storage.overrides import (
     Overrides as Overrides,
@@ -399,29 +399,23 @@ from claw.storage.provenance import (
     quoted_foreign as quoted_foreign,
 )
 from claw.storage.records import (
+    BRANCH_SUMMARY as BRANCH_SUMMARY,
     SUMMARY as SUMMARY,
-    BranchSummary as BranchSummary,
+    UNKNOWN_PARENT as UNKNOWN_PARENT,
     CompactionRecord as CompactionRecord,
-    CustomMessage as CustomMessage,
-    Entry as Entry,
     MemoryFlushRecord as MemoryFlushRecord,
     MessageRecord as MessageRecord,
-    ModelChange as ModelChange,
     Omission as Omission,
     Record as Record,
-    ThinkingLevelChange as ThinkingLevelChange,
-    UnknownRecord as UnknownRecord,
     decode_record as decode_record,
     encode_record as encode_record,
+    shown_messages as shown_messages,
 )
 from claw.storage.sessions import (
     Sessions as Sessions,
 )
 from claw.storage.turn_log import (
     retry_until_written as retry_until_written,
-)
-from claw.storage.usage import (
-    SessionUsage as SessionUsage,
 )
 
 __all__: list[str]

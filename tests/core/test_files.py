@@ -306,22 +306,3 @@ def test_a_state_that_cannot_be_opened_is_an_error_for_people(tmp_path):
     with pytest.raises(ClawError, match="the state cannot be used") as error:
         Database(tmp_path / "state.db").read("SELECT 1")
     assert error.value.fix
-
-
-def test_the_name_of_a_new_log_is_synced_again_when_that_failed(tmp_path):
-    folders, refuse = [], [OSError(5, "Input/output error")]
-
-    def sync_all(fd):
-        if refuse:
-            raise refuse.pop()
-        folders.append(os.readlink(f"/proc/self/fd/{fd}"))
-
-    database = Database(tmp_path / "state.db", disk=Disk(sync_all=sync_all))
-    database.write("CREATE TABLE t (x)")
-    with pytest.raises(ClawError, match="cannot write"):
-        database.sync()
-    database.sync()
-    assert folders == [str(tmp_path)]
-    database.sync()
-    assert folders == [str(tmp_path)], "once is enough"
-    database.close()

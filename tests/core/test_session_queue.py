@@ -1,4 +1,4 @@
-"""Session queues: one turn at a time in a session, in order; a later text may steer."""
+"""Session queues: one turn at a time in a session, in order."""
 
 import asyncio
 
@@ -32,31 +32,6 @@ async def test_all_sessions_run_together():
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         for number in range(9):
             group.create_task(turn(f"s{number}"))
-
-
-async def test_a_later_text_is_put_before_the_turn_that_runs():
-    async with SessionQueues().turn("s") as steering:
-        assert steering.put("and in French") and steering.put("please")
-
-        assert steering.take() == ["and in French", "please"]
-        assert steering.take() == []
-
-
-async def test_a_turn_that_asks_the_model_no_more_takes_nothing_and_nothing_is_lost():
-    async with SessionQueues().turn("s") as steering:
-        assert steering.put("just in time")
-        assert steering.close() == ["just in time"]
-        assert not steering.put("too late")
-
-    assert steering.take() == []
-
-
-async def test_what_a_turn_never_looked_at_can_still_be_taken_after_it():
-    async with SessionQueues().turn("s") as steering:
-        steering.put("unseen")
-
-    assert not steering.put("too late")
-    assert steering.take() == ["unseen"]
 
 
 async def test_a_turn_that_fails_or_is_cancelled_lets_the_next_one_run_and_leaves_no_queue():

@@ -21,14 +21,13 @@ from claw.contracts.transcript import (
 )
 from claw.storage.records import (
     CompactionRecord,
-    CustomMessage,
     MessageRecord,
-    build_context,
     encode_record,
 )
-from claw.storage.usage import SessionUsage
 from claw_provider_sdk import usage_of
+from claw_sessions.records import CustomMessage, build_context
 from claw_sessions.session_file import parse_session
+from claw_sessions.usage import SessionUsage
 from hypothesis import given, strategies as st
 
 

@@ -3,13 +3,13 @@
 import pytest
 from claw import UsageError
 from claw.agent.chat_commands import run_chat_command
-from claw.agent.models import split_key
 from claw.agent.turn_context import TurnOptions
 from claw.app import terminal_message
 from claw.cli.chat import TerminalConversation
 from claw.contracts.errors import ProviderError
 from claw.contracts.provider import Credential
 from claw.testing import FakeProvider, Harness, says
+from claw_models.key_choice import split_key
 
 KEYS = [Credential(name, f"sk-{name}") for name in ("home", "work")]
 ALIAS = {"models": {"aliases": {"quick": "fake/small"}}}

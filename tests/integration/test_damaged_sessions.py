@@ -14,14 +14,13 @@ from claw.storage.database import Database
 from claw.storage.files import Disk
 from claw.storage.records import (
     CompactionRecord,
-    CustomMessage,
     MemoryFlushRecord,
     MessageRecord,
-    ModelChange,
-    ThinkingLevelChange,
 )
+from claw_context.session_figures import figures_of
 from claw_sessions.document import render_lines
 from claw_sessions.index import SessionFile, conversation_stats, parse_stored_session
+from claw_sessions.records import CustomMessage, ModelChange, ThinkingLevelChange
 from claw_sessions.render import passages
 from claw_sessions.session_file import parse_session
 from claw_sessions.store import JsonlSessionStore
@@ -142,7 +141,7 @@ def check_that_it_can_be_looked_at(session, data):
     reading = parse_stored_session(kept, data)
     assert list(render_lines(list(passages(reading.entries)))) is not None
     conversation_stats(reading)
-    for fact in (session.last_user_at, session.last_answer_at, session.usage, session.size_bytes):
+    for fact in (session.time_of(bool), session.context_tokens, figures_of(session), session.size_bytes):
         assert fact is not NotImplemented
 
 

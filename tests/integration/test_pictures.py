@@ -4,12 +4,12 @@ import base64
 from dataclasses import replace
 
 import pytest
-from claw.agent.user_message import MAX_PICTURES, PICTURE_BYTES, pictures_of
 from claw.contracts.errors import ProviderError
 from claw.contracts.messages import Address, Attachment, Inbound, Sender
 from claw.contracts.transcript import Image, Text
 from claw.security.workspace_fs import Root, workspace_files
 from claw.testing import FakeProvider, FakeTool, calls, says
+from claw_gateway.pictures import MAX_PICTURES, PICTURE_BYTES, pictures_of
 from integration.channels.on_telegram import Telegram
 from integration.channels.platforms import served, until
 

@@ -8,6 +8,7 @@ from claw.contracts.transcript import Text, ToolResultMessage, Usage, User
 from claw.storage.clock import Clock
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, says
 from claw_context import instructions
+from claw_sessions.usage import usage_of
 from msgspec.structs import replace
 
 DAY = 86_400.0
@@ -91,7 +92,7 @@ def notes(harness):
 async def usage(harness):
     session = await harness.app.runtime.sessions.open("agent:default:main", "default")
     try:
-        return session.usage
+        return usage_of(session.entries)
     finally:
         session.release()
 

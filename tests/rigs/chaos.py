@@ -5,13 +5,14 @@ import random
 import msgspec
 from claw.contracts.provider import Request, SystemPrompt
 from claw.contracts.transcript import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User
-from claw.storage.records import BranchSummary, CompactionRecord, CustomMessage, ModelChange
+from claw.storage.records import CompactionRecord
 from claw_anthropic.request import MessagesTurns, body as messages_body
 from claw_google.request import GeminiTurns as GoogleTurns, body as google_body
 from claw_mistral.request import MistralMessages as MistralRows, body as mistral_body
 from claw_openai.chat import ChatMessages, body as chat_body
 from claw_openai.config import Quirks
 from claw_openai.responses import ResponseItems, body as responses_body
+from claw_sessions.records import BranchSummary, CustomMessage, ModelChange
 from claw_testing.protocols import RequestRefused, anthropic, chat, google, mistral, responses
 
 HEADERS = {

@@ -23,7 +23,7 @@ from claw.contracts.errors import BusyError
 from claw.contracts.transcript import Text, User
 from claw.storage.database import Database
 from claw.storage.files import Disk
-from claw.storage.records import Entry, MessageRecord
+from claw.storage.records import MessageRecord, Record
 from claw_sessions.index import list_sessions, parse_stored_session, read_bytes
 from claw_sessions.store import JsonlSessionStore, Session
 
@@ -104,7 +104,7 @@ class Writer:
         self.note(ended="read", count=len(seen), digest=digest_of(seen))
 
 
-def values(entries: tuple[Entry, ...]) -> list[str]:
+def values(entries: tuple[Record, ...]) -> list[str]:
     """Return the appended values, in the order of the file."""
     return [
         block.text.split()[0]

@@ -15,7 +15,7 @@ from typing import Any
 
 from claw.agent.models import models_of_agent
 from claw.agent.routing import Route
-from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, parse_model_choice, resolve_turn
+from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, choose_model, resolve_turn
 from claw.config.summary import package_of, plugins_that_bring
 from claw.contracts.channel import ChatCommand, ConversationChange
 from claw.contracts.diagnostics import IDLE, LOADED
@@ -61,17 +61,9 @@ class ChatCommands:
         """Return the commands by name, in order. It blocks while plugins are loaded. Core's own names are taken first."""
         with self._guard:
             if self._by_name is None:
-                found = self._host.on_demand(_HOOK)
-                taken = {one.value.name: one for one in found if one.plugin == BUILTIN}
-                for one in found:
-                    first = taken.setdefault(one.value.name, one)
-                    if first is not one:
-                        names = {"name": f"/{one.value.name}", "second": one.plugin, "first": first.plugin}
-                        skipped = (
-                            "{name} of plugin {second} is skipped: plugin {first} already provides that name"
-                        )
-                        self._log(t(skipped, **names))
-                self._by_name = {one.value.name: one for one in found if taken[one.value.name] is one}
+                self._host.on_demand(_HOOK)
+                found = self._host.by_name(_HOOK, lambda one: f"/{one.name}")
+                self._by_name = {one.value.name: one for one in found.values()}
         return self._by_name
 
     def menu(self) -> tuple[tuple[str, str, str], ...]:
@@ -197,7 +189,7 @@ class Conversation:
         :raises UsageError: the model is named with a key that its provider does not have.
         """
         agent = self.runtime.config.agent(self.agent_id)
-        parse_model_choice(fields.get("model", ""), agent, self.runtime)
+        choose_model(fields.get("model", ""), agent, self.runtime)
         self.runtime.sessions.overrides.set(self.session_key, **fields)
 
     def clear_overrides(self) -> None:

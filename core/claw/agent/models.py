@@ -8,7 +8,7 @@ import msgspec
 
 from claw.config.agents import Agent
 from claw.config.loader import Config
-from claw.contracts.errors import ClawError, ConfigError, ProviderError, UsageError
+from claw.contracts.errors import ClawError, ConfigError, ProviderError
 from claw.contracts.extensions import ModelOptions, ModelSelector
 from claw.contracts.provider import Credential, Finished, ModelCall, ModelEvent, ModelRef, Provider, Request
 from claw.contracts.transcript import Assistant, Message
@@ -57,16 +57,6 @@ def models_of_agent(
     primary, own = (choice.primary, choice.fallbacks) if choice else ("", ())
     last_resorts = own if fallbacks is None and not primary else fallbacks
     return candidates(asked, primary or default_model, own, config.settings.models.aliases, last_resorts)
-
-
-def split_key(text: str) -> tuple[str, str]:
-    """Split what a person typed into a model and the key to use first: ``openai/gpt-4o@work``.
-
-    A number behind the ``@`` belongs to the model's name, and so does a path: ``x@20260514``, ``@cf/meta/x``.
-    """
-    model, _, key = text.strip().rpartition("@")
-    is_key = bool(model and key) and not key.isdecimal() and "/" not in key
-    return (model, key) if is_key else (text.strip(), "")
 
 
 def selector_of(registry: Registry) -> ModelSelector:
@@ -214,15 +204,4 @@ def missing_key_error(provider: str, variables: Sequence[str], where: str = "") 
         fix=fix if variables else plain,
         provider=provider,
         variables=" / ".join(variables),
-    )
-
-
-def unknown_key_error(provider: str, name: str, names: Sequence[str]) -> UsageError:
-    """Return the error for a key that was named and that the provider does not have.
-
-    :param names: of its keys.
-    """
-    fix = "Its keys are: {names}" if names else "add one with claw auth add {provider} --name {name}"
-    return UsageError(
-        "{provider} has no key {name}", fix=fix, provider=provider, name=name, names=", ".join(names)
     )

@@ -90,7 +90,7 @@ class GuardedProvider:
         self._silence_seconds = silence_seconds
         self._least_context, self._small_context = settings.least_context, settings.small_context
         self._tool_mode = cache(lambda model: self._ask(partial(tool_mode_of, provider, model), "native"))
-        self._window = cache(self._ask_window)
+        self._small_models: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._provider, name)
@@ -131,11 +131,12 @@ class GuardedProvider:
         except Exception as why:
             raise _plugin_error(self.name, why) from why
 
-    def _ask_window(self, model: str) -> int:
-        """Return the context window of a model, 0 when it is unknown; one that is small for tools is logged."""
+    def context_tokens(self, model: str) -> int:
+        """Return how many tokens a model reads, 0 when that is unknown; one that is small for tools is logged once."""
         window = self._ask(partial(self._provider.context_tokens, model), 0)
-        window = window if isinstance(window, int) else 0
-        if self._least_context <= window < self._small_context:
+        window = max(window, 0) if isinstance(window, int) else 0
+        if self._least_context <= window < self._small_context and model not in self._small_models:
+            self._small_models.add(model)
             small = "{model} has a context window of {window} tokens, which is small for tools and longer conversations"
             self._log(t(small, model=f"{self.name}/{model}", window=f"{window:,}"))
         return window
@@ -145,7 +146,7 @@ class GuardedProvider:
 
         :raises ProviderError: its context window is too small; the next model may have a larger one.
         """
-        window = self._window(model)
+        window = self.context_tokens(model)
         if 0 < window < self._least_context:
             raise ProviderError(
                 "its context window is {window} tokens, and an agent with tools needs at least {least}",

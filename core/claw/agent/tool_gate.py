@@ -29,7 +29,6 @@ from claw.security.untrusted_text import wrap_untrusted
 from claw.storage.clock import zone_of
 from claw.storage.files import results_folder
 from claw.storage.provenance import called_tools, is_untrusted_result, turn_provenance
-from claw.storage.turn_log import reached
 
 _CHECK_SECONDS = 1.0
 
@@ -177,18 +176,13 @@ class _GatedCall:
         )
 
     async def _run(self) -> ToolResult:
-        arguments, log = (
-            copy.deepcopy(self._call.arguments),
-            self._runtime.turn_log,
-        )  # no other code can change it
+        arguments = copy.deepcopy(self._call.arguments)  # no other code can change it
         if self._allowed_digest and self._digest(arguments) != self._allowed_digest:
             return await self._refuse(t("the call was refused: it differs from what was approved; ask again"))
         if self._tool.effects == "once" and not self._gate.begin_once(self._call.id):
             return await self._refuse(NO_RESULT)
-        reached(log, "effect-marked")
         async with self._rule_files.watch():
             answer = await run_tool(self._tool, arguments, self._tool_context())
-        reached(log, "effect-done")
         outcome, are_changed = await self._rule_files.apply_changes(self._ask_owner)
         if outcome:
             content = (Text(outcome), *answer.blocks)

@@ -5,45 +5,58 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from claw.agent.context import RunningTurn, before_reset, engine_call
 from claw.agent.loop import Emit, LoopCallbacks, lacks_call, run_loop
 from claw.agent.outcome import may_be_empty, silent_tokens, turn_outcome
 from claw.agent.routing import Route, account_of_turn, admit
-from claw.agent.session_queue import SteeringQueue
 from claw.agent.tool_gate import ToolGate
 from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, resolve_turn
 from claw.agent.user_message import TurnMetadata, message_of
 from claw.contracts.errors import BudgetError, ClawError, UsageError
 from claw.contracts.events import Event, MessageRecorded, Notice, RunEnded, TurnEnded, TurnStarted
-from claw.contracts.extensions import TurnLog
 from claw.contracts.messages import AcceptedEvent, Inbound, Outbound
 from claw.contracts.provider import bill_to
-from claw.contracts.transcript import Assistant, Message, ToolCall, ToolResultMessage, User
+from claw.contracts.transcript import Assistant, Image, Message, ToolCall, User
 from claw.host.calls import notify_observers, run_filters, statements_at_end
 from claw.host.isolation import describe_exception
 from claw.i18n import t
+from claw.security.workspace_fs import WorkspaceFiles
 from claw.storage.history import BaseSession
-from claw.storage.turn_log import reached, retry_until_written, takes_cause
+from claw.storage.turn_log import retry_until_written, takes_cause
 
 TOOL_CHOICES = ("auto", "none", "required")
 """Tool choices that are not the name of a tool."""
 
 
+@dataclass(frozen=True)
+class TurnStart:
+    """The point at which a turn starts or resumes.
+
+    :param past: the messages of the session.
+    :param prompt: the user message; None when ``past`` holds it already, from ``at`` on.
+    :param pending: calls in ``past`` without a result.
+    :param answer: the answer, when ``past`` holds it already.
+    """
+
+    past: Sequence[Message]
+    prompt: User | None
+    at: int
+    pending: tuple[ToolCall, ...] = ()
+    answer: Assistant | None = None
+
+
 @dataclass
 class Turn:
-    """The state of one running turn.
+    """The state of one running turn. A chat service derives its turns from it.
 
     :param id: never used before, unless ``resumed``.
     :param taken: the events that it answers, oldest first; the answer goes to the chat of the newest one.
-    :param steering: the queue of messages that arrive while it runs.
-    :param resumed: a crash interrupted it; the session may hold a part of it.
+    :param resumed: a crash interrupted it; the session may hold a part of it, which :meth:`start` finds.
     :param begun: the turn log has it. Before that, whoever stops it settles the events in ``taken``.
     :param over: it is ending and can no longer be stopped.
     :param parked: set before the task is cancelled: another process resumes the turn, so it does not end here.
-    :param preface: a text for the model before the first message, about the messages in ``summarised``.
-    :param answer: the whole final text, once it has ended.
-    :param thinking: the model's reasoning. ``tokens``: of input and output. The sender of the answer collects both.
     :param excuse: the reason for a missing answer that everyone in the chat may read; empty = the one of ``stop_reason``.
     :param notices: lines for the owner that are sent beside the answer, such as a switch of model.
     :param stop_reason: of the answer, as in ``Outbound``.
@@ -53,17 +66,11 @@ class Turn:
     id: str
     route: Route
     taken: list[AcceptedEvent]
-    steering: SteeringQueue
     options: TurnOptions = field(default_factory=TurnOptions)
     resumed: bool = False
     begun: bool = False
     over: bool = False
     parked: bool = False
-    preface: str = ""
-    summarised: list[AcceptedEvent] = field(default_factory=list)
-    answer: str = ""
-    thinking: str = ""
-    tokens: tuple[int, int] = (0, 0)
     excuse: str = ""
     stop_reason: str = "stop"
     notices: list[str] = field(default_factory=list)
@@ -72,12 +79,28 @@ class Turn:
     @property
     def numbers(self) -> list[int]:
         """Return the numbers in the turn log of the events that it answers."""
-        return [one.number for one in (*self.summarised, *self.taken) if one.number]
+        return [one.number for one in self.taken if one.number]
 
     @property
     def message(self) -> Inbound:
         """Return the newest message that it answers."""
         return self.taken[-1].inbound
+
+    def start(self, context: TurnContext, session: BaseSession) -> TurnStart:
+        """Return where it starts: with its message, behind the past."""
+        return TurnStart(session.messages, message_of(self.taken, context.runtime), len(session.messages))
+
+    def steer(self, session: BaseSession) -> Sequence[AcceptedEvent]:
+        """Return the messages that came in meanwhile; it answers them too."""
+        return ()
+
+    def follow_up(self, session: BaseSession) -> Sequence[AcceptedEvent]:
+        """Return the last messages that it answers too; later ones get a turn of their own."""
+        return ()
+
+    def pictures(self, inbound: Inbound, fence: Callable[[], WorkspaceFiles]) -> tuple[Image, ...]:
+        """Return the pictures of a message that the model is shown; the file access is made at the first call."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +116,8 @@ class TurnResult:
     failed: Exception | None = None
 
 
-MakeReplies = Callable[[Turn, TurnEnded, TurnContext | None], Awaitable[tuple[Outbound, ...]]]
+AnyTurn = TypeVar("AnyTurn", bound=Turn)
+MakeReplies = Callable[[AnyTurn, TurnEnded, TurnContext | None], Awaitable[tuple[Outbound, ...]]]
 """Makes the messages that a channel must send at the end of a turn."""
 
 
@@ -111,8 +135,8 @@ async def take_turn(
     route = admit(message, runtime.config, options.agent, options.session)  # who may talk, to which agent
     if route is None:
         return None
-    async with runtime.session_queues.turn(route.session_key) as steering:  # one at a time in a session
-        turn = Turn(new_turn_id(), route, [AcceptedEvent(0, message)], steering, options)
+    async with runtime.session_queues.turn(route.session_key):  # one at a time in a session
+        turn = Turn(new_turn_id(), route, [AcceptedEvent(0, message)], options)
         ended = await run_turn(turn, runtime, emit, partial(_terminal_reply, runtime))
     if ended.failed:
         raise ended.failed
@@ -124,7 +148,7 @@ def new_turn_id() -> str:
     return uuid.uuid4().hex[:12]
 
 
-async def run_turn(turn: Turn, runtime: Runtime, emit: Emit, replies: MakeReplies) -> TurnResult:
+async def run_turn(turn: AnyTurn, runtime: Runtime, emit: Emit, replies: MakeReplies[AnyTurn]) -> TurnResult:
     """Run one turn to its end, in a session that this process locks meanwhile.
 
     It always ends answered, silent, failed or stopped; its replies are written in the same commit. Only a parked turn
@@ -136,7 +160,6 @@ async def run_turn(turn: Turn, runtime: Runtime, emit: Emit, replies: MakeReplie
     began = partial(runtime.turn_log.began, turn.id, turn.route.session_key, turn.numbers, again=turn.resumed)
     await retry_until_written(began, runtime.log if turn.numbers else None)
     turn.begun = True
-    reached(runtime.turn_log, "turn-began")
     try:
         context = await resolve_turn(
             turn.message, turn.route, runtime, turn.options
@@ -174,9 +197,7 @@ async def _run_in_session(turn: Turn, context: TurnContext, emit: Emit) -> TurnE
         await emit(TurnStarted(turn.id, context.agent.id, route.session_key, str(context.models[0])))
         for line in session.notices:
             await emit(Notice(line))
-        ending = await _converse(turn, context, session, emit)
-        reached(runtime.turn_log, "answer-recorded")
-        return ending
+        return await _converse(turn, context, session, emit)
     finally:
         session.flush_soon(lambda refused: runtime.log(str(refused)))
         session.release()
@@ -197,16 +218,16 @@ async def _reset_if_stale(
 
 async def _converse(turn: Turn, context: TurnContext, session: BaseSession, emit: Emit) -> TurnEnded:
     """Call model and tools until there is an answer."""
-    start, log = _start_of(turn, context, session), context.runtime.turn_log
-    gate = ToolGate(turn.id, context, emit, is_logged=True, used_tokens=session.usage.context_tokens)
+    start, log = turn.start(context, session), context.runtime.turn_log
+    gate = ToolGate(turn.id, context, emit, is_logged=True, used_tokens=session.context_tokens)
     gate.untrusted_tools |= gate.untrusted_in(start.past[start.at :])
-    metadata = TurnMetadata(context, turn.taken, start.prompt, start.past[start.at :])
+    metadata = TurnMetadata(context, turn.taken, start.prompt, start.past[start.at :], turn.pictures)
     running = RunningTurn(gate, session, start.past, start.at, metadata, turn.notices)
-    missed = list(start.missed)
 
     def joined(waiting: Sequence[AcceptedEvent]) -> list[User]:
         for one in waiting:
-            turn.taken.append(one)
+            if one not in turn.taken:
+                turn.taken.append(one)
             if one.number:
                 log.joined(turn.id, one.number)
         return [metadata.message_of(one) for one in waiting]
@@ -214,12 +235,10 @@ async def _converse(turn: Turn, context: TurnContext, session: BaseSession, emit
     async def steered() -> Sequence[User]:
         if gate.end_turn:  # the results of the refused calls are in the session by now
             raise ClawError("{why}", why=gate.end_turn)
-        cut_off = [metadata.message_of(one) for one in missed]
-        missed.clear()
-        return cut_off or (() if _is_answered(turn, session) else joined(turn.steering.take()))
+        return joined(turn.steer(session))
 
     async def followed() -> Sequence[User]:
-        return () if _is_answered(turn, session) else joined(turn.steering.close())
+        return joined(turn.follow_up(session))
 
     async def report_switch(text: str) -> None:
         await (running.notice(text) if turn.route.owner else emit(Notice(text)))
@@ -233,60 +252,17 @@ async def _converse(turn: Turn, context: TurnContext, session: BaseSession, emit
     steps = LoopCallbacks(
         ask=await engine_call(context.model_call(options), running),  # the history that fits, models in order
         prepare=gate.prepare,  # one gate for every call
-        emit=partial(_record_then_emit, session, emit, turn, log),
+        emit=partial(_record_then_emit, session, emit, turn),
         steer=steered,
         follow_up=followed,
         max_steps=context.agent.settings.max_turns,
         tool_choice=_tool_choice(context, turn, start),
     )
-    answer = (not missed and start.answer) or await run_loop(start.past, start.prompt, steps, start.pending)
-    return await _outcome(turn, answer or None, context, session, emit)
+    answer = start.answer or await run_loop(start.past, start.prompt, steps, start.pending)
+    return await _outcome(turn, answer, context, session, emit)
 
 
-@dataclass(frozen=True)
-class _Start:
-    """The point at which a turn starts or resumes.
-
-    :param past: the messages of the session.
-    :param prompt: the user message; None when ``past`` holds it already, from ``at`` on.
-    :param pending: calls in ``past`` without a result.
-    :param answer: the answer, when ``past`` holds it already.
-    :param missed: the events that had joined the turn and are not in the session yet.
-    """
-
-    past: Sequence[Message]
-    prompt: User | None
-    at: int
-    pending: tuple[ToolCall, ...] = ()
-    answer: Assistant | None = None
-    missed: tuple[AcceptedEvent, ...] = ()
-
-
-def _start_of(turn: Turn, context: TurnContext, session: BaseSession) -> _Start:
-    """Return the point at which a turn starts, or resumes after a crash: its start is the first message that came from
-    one of its events. A partial answer is left out: the model is asked again.
-    """
-    said = list(session.unpaired_messages) if turn.resumed else []
-    sources = [set(m.source.split(",")) if isinstance(m, User) else set[str]() for m in said]
-    numbers = set(map(str, turn.numbers))
-    at = next((at for at, source in enumerate(sources) if numbers & source), None)
-    if at is None:
-        past = session.messages
-        prompt = message_of(turn.taken, context.runtime, turn.preface, turn.summarised)
-        return _Start(past, prompt, len(past))
-    tail, recorded = said[at:], set[str]().union(*sources)
-    while isinstance(last := tail[-1], Assistant) and last.stop_reason in ("error", "aborted"):
-        tail.pop()
-    newest = next((m for m in reversed(tail) if isinstance(m, Assistant)), None)
-    answered = {m.call_id for m in tail if isinstance(m, ToolResultMessage)}
-    pending = tuple(call for call in newest.tool_calls if call.id not in answered) if newest else ()
-    answer = last if isinstance(last, Assistant) and not last.tool_calls else None
-    missed = tuple(one for one in turn.taken if one.number and str(one.number) not in recorded)
-    before = session.messages_before(at)
-    return _Start((*before, *tail), None, len(before), pending, answer, missed)
-
-
-def _tool_choice(context: TurnContext, turn: Turn, start: _Start) -> str:
+def _tool_choice(context: TurnContext, turn: Turn, start: TurnStart) -> str:
     """Return the tool choice of the first model call; a turn that resumes behind the call it asks for has used it."""
     choice = turn.options.tool_choice or turn.message.tool_choice or context.agent.settings.tool_choice
     has_call = choice != "none" and not all(lacks_call(said, choice) for said in start.past[start.at :])
@@ -312,19 +288,11 @@ def check_tool_choice(choice: str, context: TurnContext) -> str:
     )
 
 
-def _is_answered(turn: Turn, session: BaseSession) -> bool:
-    """Return true when a complete answer ends a chat's turn: later messages get a turn of their own."""
-    newest = session.unpaired_messages[-1] if session.unpaired_messages else None
-    return bool(turn.numbers) and isinstance(newest, Assistant) and not newest.tool_calls
-
-
-async def _record_then_emit(session: BaseSession, emit: Emit, turn: Turn, log: TurnLog, event: Event) -> None:
+async def _record_then_emit(session: BaseSession, emit: Emit, turn: Turn, event: Event) -> None:
     if isinstance(event, MessageRecorded):
         if turn.parked and isinstance(event.message, Assistant) and event.message.stop_reason == "aborted":
             return  # the next process asks the model again
         session.append(event.message)
-        if isinstance(event.message, User):
-            reached(log, "user-recorded")
     elif isinstance(event, RunEnded):
         turn.ran_out = event.stop_reason == "max_steps"
     await emit(event)
@@ -363,7 +331,8 @@ def _internal_error(turn: str, why: Exception) -> TurnEnded:
 
 
 async def _end(
-    turn: Turn, ending: TurnEnded, context: TurnContext | None, runtime: Runtime, emit: Emit, replies: MakeReplies,
+    turn: AnyTurn, ending: TurnEnded, context: TurnContext | None, runtime: Runtime, emit: Emit,
+    replies: MakeReplies[AnyTurn],
     failed: Exception | None = None,
 ) -> TurnResult:  # fmt: skip
     """Write the end and its replies in one commit, then emit it."""
@@ -386,7 +355,6 @@ async def _end(
             cause = (why,) if takes_cause(runtime.turn_log) else ()
             end = partial(runtime.turn_log.ended, turn.id, ending.outcome, logged, more, *cause)
             await retry_until_written(end, runtime.log if is_logged else None)
-            reached(runtime.turn_log, "turn-ended")
             await emit(ending)
     return TurnResult(ending, made, failed)
 

@@ -11,15 +11,13 @@ from claw.agent.models import (
     models_of_agent,
     select_models,
     selector_of,
-    split_key,
-    unknown_key_error,
 )
 from claw.agent.routing import Route, parse_key
 from claw.agent.session_queue import SessionQueues
 from claw.config.agents import Agent
 from claw.config.loader import Config
 from claw.config.summary import install_hint, plugins_that_bring
-from claw.contracts.errors import ClawError, UsageError
+from claw.contracts.errors import ClawError
 from claw.contracts.extensions import ModelOptions, TurnLog
 from claw.contracts.messages import Inbound, Outbound, Receipt
 from claw.contracts.prompt import FULL, MINIMAL, ContextFile, PromptFacts, RenderedSection, join_sections
@@ -114,12 +112,7 @@ class Runtime:
     def window_of(self, model: ModelRef) -> int:
         """Return how many tokens the model reads; a cautious number when its provider does not know."""
         provider = self.registry.providers.get(model.provider)
-        try:
-            known = provider.value.context_tokens(model.model) if provider else 0
-            return known if isinstance(known, int) and known > 0 else _UNKNOWN_WINDOW
-        except Exception as why:  # noqa: BLE001 - plugin code
-            self.log(t("provider {name} failed: {why}", name=model.provider, why=describe_exception(why)))
-            return _UNKNOWN_WINDOW
+        return (provider and provider.value.context_tokens(model.model)) or _UNKNOWN_WINDOW
 
     @cached_property
     def tested_sandboxes(self) -> set[str]:
@@ -249,7 +242,7 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
     limit = history_limit(inbound, runtime.config)
     agent = runtime.agents(route.agent_id, override.thinking or "", limit)
     workspace, is_own = _workspace(agent, inbound, options)
-    asked, keys = _asked_for(options, override, agent, runtime)
+    asked, keys = choose_model(options.model or override.model, agent, runtime, bool(options.model))
     models = models_of_agent(agent, runtime.config, runtime.default_model, asked, options.fallbacks)
     if not models:
         raise missing_model_error()
@@ -331,34 +324,18 @@ async def _fault_of(name: str, sandbox: Sandbox, worker: PluginWorker) -> str:
         return describe_exception(why)
 
 
-def _asked_for(
-    options: TurnOptions, override: Override, agent: Agent, runtime: Runtime
+def choose_model(
+    text: str, agent: Agent, runtime: Runtime, is_new: bool = True
 ) -> tuple[str, Mapping[str, str]]:
-    """The model that is asked first, as a person named it, and the key they want. A key that was chosen once and is gone
-    is nobody's fault in this turn."""
-    try:
-        return parse_model_choice(options.model or override.model, agent, runtime)
-    except UsageError:
-        if options.model:
-            raise
-        return split_key(override.model)[0], {}
+    """Return the model that a person chose, and provider → the key that is to be used first, as the selector in force
+    reads it.
 
-
-def parse_model_choice(text: str, agent: Agent, runtime: Runtime) -> tuple[str, Mapping[str, str]]:
-    """Return what a person chose: the model, and provider → the key that is to be used first.
-
-    :param text: ``provider/model``, an alias, each with ``@KEY`` or without; empty = nothing.
-    :raises UsageError: the provider has no such key.
+    :param text: ``provider/model`` or an alias; empty = nothing.
+    :param is_new: it is chosen just now: a part of it that does not exist is an error.
+    :raises UsageError: there is no such key.
     """
-    model, key = split_key(text)
-    if not key or text in runtime.config.settings.models.aliases:
-        return text, {}
-    provider = models_of_agent(agent, runtime.config, runtime.default_model, model)[0].provider
-    contribution = runtime.registry.providers.get(provider)
-    keys = selector_of(runtime.registry).credentials(contribution.value, agent.dir) if contribution else ()
-    if key not in (names := [one.name for one in keys]):
-        raise unknown_key_error(provider, key, names)
-    return model, {provider: key}
+    read = getattr(selector_of(runtime.registry), "read_choice", None)
+    return read(text, agent, runtime, is_new) if read and text else (text, {})
 
 
 def _workspace(agent: Agent, inbound: Inbound, options: TurnOptions) -> tuple[Path, bool]:

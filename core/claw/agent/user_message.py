@@ -1,23 +1,14 @@
 """Message metadata and pictures that a turn adds to the person's words in its requests and that the history drops."""
 
-import mimetypes
-from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from claw.agent.turn_context import Runtime, TurnContext
-from claw.contracts.errors import ClawError
 from claw.contracts.messages import AcceptedEvent, Inbound
 from claw.contracts.transcript import Image, Message, Text, User
 from claw.security.admission import configured_owners, is_owner
 from claw.security.untrusted_text import inbound_context, metadata_before, trusted_facts, user_text
 from claw.security.workspace_fs import WorkspaceFiles
-
-PICTURE_BYTES = 5_000_000
-"""The largest picture for a model: the limit of the strictest service (Anthropic, "Vision": 5 MB)."""
-MAX_PICTURES = 8
-_PICTURES_BYTES = 16_000_000  # of one message: base64 makes 21 MB of it, and that service takes 32 MB
-_MAGIC = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
 
 class MessageMetadata(NamedTuple):
@@ -44,8 +35,9 @@ class TurnMetadata:
     def __init__(
         self, context: TurnContext, taken: Sequence[AcceptedEvent] = (), prompt: User | None = None,
         messages: Sequence[Message] = (),
+        pictures_of: Callable[[Inbound, Callable[[], WorkspaceFiles]], tuple[Image, ...]] = lambda inbound, fence: (),
     ) -> None:  # fmt: skip
-        self._context = context
+        self._context, self._pictures_of = context, pictures_of
         self._sent: dict[int, tuple[User, User]] = {}  # id of a message → that message, and as it is sent
         known = {str(one.number): one.inbound for one in taken}
         self._by_source = {prompt.source: self._metadata([one.inbound for one in taken])} if prompt else {}
@@ -78,7 +70,9 @@ class TurnMetadata:
 
     def _metadata(self, taken: Sequence[Inbound]) -> MessageMetadata:
         """Return the additions for messages that form one user message, oldest first: the newest head, all pictures."""
-        pictures = (picture for one in taken for picture in pictures_of(one, lambda: self._context.fence))
+        pictures = (
+            picture for one in taken for picture in self._pictures_of(one, lambda: self._context.fence)
+        )
         return MessageMetadata(_head(taken[-1], self._context.runtime), tuple(pictures))
 
 
@@ -94,55 +88,13 @@ def _head(inbound: Inbound, runtime: Runtime) -> str:
     return inbound_context(facts) + "\n\n" + untrusted
 
 
-def pictures_of(inbound: Inbound, fence: Callable[[], WorkspaceFiles]) -> tuple[Image, ...]:
-    """Return the pictures of a message that a model may see: PNG, JPEG, GIF and WebP, by their first bytes.
-
-    The first :data:`MAX_PICTURES`, each within :data:`PICTURE_BYTES`. Of any other, and of a file that no
-    longer exists, the model gets the line in the text only.
-
-    :param fence: called only when there may be a picture.
-    """
-    found: list[Image] = []
-    left_bytes = _PICTURES_BYTES
-    for file in inbound.attachments:
-        mime = file.mime or mimetypes.guess_type(file.name)[0] or ""
-        is_picture = file.kind == "image" or mime.startswith("image/")
-        if not is_picture or not file.path or len(found) == MAX_PICTURES:
-            continue
-        most = min(left_bytes, PICTURE_BYTES)
-        try:
-            data = fence().read(file.path, most + 1)
-        except (ClawError, OSError):
-            continue
-        if len(data) <= most and (seen := _picture_type(data)):
-            found.append(Image(b64encode(data).decode(), seen))
-            left_bytes -= len(data)
-    return tuple(found)
-
-
-def _picture_type(data: bytes) -> str:
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((mime for magic, mime in _MAGIC.items() if data.startswith(magic)), "")
-
-
-def message_of(
-    taken: Sequence[AcceptedEvent], runtime: Runtime, preface: str = "", summed: Sequence[AcceptedEvent] = ()
-) -> User:
-    """Return the events as one message of the person: the text, and where it came from.
-
-    :param summed: what the preface speaks of.
-    """
-    texts = [preface] if preface else []
-    texts += [user_text(one.inbound, _capabilities(one.inbound, runtime)) for one in taken]
-    return User((Text("\n\n".join(texts)),), source=source_of((*summed, *taken)))
+def message_of(taken: Sequence[AcceptedEvent], runtime: Runtime) -> User:
+    """Return the events as one message of the person: the text, and where it came from."""
+    texts = [user_text(one.inbound, _capabilities(one.inbound, runtime)) for one in taken]
+    source = ",".join(str(one.number) for one in taken if one.number)
+    return User((Text("\n\n".join(texts)),), source=source)
 
 
 def _capabilities(inbound: Inbound, runtime: Runtime) -> frozenset[str]:
     channel = runtime.registry.channel(inbound.address.channel, inbound.address.account)
     return frozenset() if channel is None else frozenset(channel.capabilities)
-
-
-def source_of(taken: Sequence[AcceptedEvent]) -> str:
-    """Return the numbers of these events in the turn log, joined by commas."""
-    return ",".join(str(one.number) for one in taken if one.number)

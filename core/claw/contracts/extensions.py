@@ -164,7 +164,11 @@ class ModelOptions:
 
 
 class ModelSelector(Protocol):
-    """The choice of model and key for each call, and of what follows a failure."""
+    """The choice of model and key for each call, and of what follows a failure.
+
+    It may have ``read_choice(text, agent, runtime, is_new) -> (model, keys)``, which reads what a person typed to choose
+    a model; ``keys`` is provider → the key that is to be used first, ``is_new`` is false for an earlier choice.
+    """
 
     name: str
 
@@ -351,10 +355,8 @@ class TurnLog(Protocol):
     """The durable record of turns, from which a restart continues. A call that cannot write raises ClawError.
 
     It may also have ``is_over(turn) -> bool``, true once a turn ended; ``is_repeat(inbound) -> bool``, which records a
-    message and is true when it was recorded before; ``reached(point)``, called between two of its writes with
-    ``turn-began``, ``user-recorded``, ``effect-marked``, ``effect-done``, ``answer-recorded``, ``turn-ended``; and,
-    when it keeps an outbox, ``chat_api(key, inbound, context, runtime) -> ChatApi`` (``claw_tool_sdk``), through which
-    tools send.
+    message and is true when it was recorded before; and, when it keeps an outbox, ``chat_api(key, inbound, context,
+    runtime) -> ChatApi`` (``claw_tool_sdk``), through which tools send.
     """
 
     name: str

@@ -275,13 +275,13 @@ class Host:
             if state.is_usable:
                 tools += [self._lazy(state.id, line) for line in state.found.declares.tools]
         return Registry(
-            channels=self._by_name(
+            channels=self.by_name(
                 "register_channels", lambda one: registry.channel_key(one.name, registry.account_of(one))
             ),
-            providers=self._by_name("register_providers"),
+            providers=self.by_name("register_providers"),
             tools=tuple(tools),
             sections=tuple(sections),
-            sandboxes={name: one.value for name, one in self._by_name("register_sandboxes").items()},
+            sandboxes={name: one.value for name, one in self.by_name("register_sandboxes").items()},
             reviewers=self.ordered("register_reviewers"),
             filters=self.ordered("register_filters"),
             observers=self.ordered("register_observers"),
@@ -303,6 +303,21 @@ class Host:
     def ordered(self, hook: str) -> tuple[Contribution[Any], ...]:
         """Return what loaded plugins answered to a hook, in the order in which they are asked."""
         return registry.in_order(self.answers_to(hook), lambda plugin: self._ranks.get((plugin, hook), 0))
+
+    def by_name(
+        self, hook: str, name_of_thing: Callable[[Any], str] = lambda one: str(one.name)
+    ) -> dict[str, Contribution[Any]]:
+        """Return what loaded plugins answered to a hook, by name and in order. Of one name core's own is kept, else the
+        first; the others are reported."""
+        found = [(name_of_thing(one.value), one) for one in self.ordered(hook)]
+        kept: dict[str, Contribution[Any]] = {}
+        for name, one in sorted(found, key=lambda pair: pair[1].plugin != registry.BUILTIN):
+            first = kept.setdefault(name, one)
+            if first is not one:
+                names = {"name": name, "second": one.plugin, "first": first.plugin}
+                template = "{name} of plugin {second} is skipped: plugin {first} already provides that name"
+                self._note(t(template, **names))
+        return {name: one for name, one in found if kept[name] is one}
 
     def on_demand(self, hook: str, *, at_start: bool = False) -> tuple[Contribution[Any], ...]:
         """Load every usable plugin that answers a hook of :data:`registry.HOOKS` on demand; return the answers in order.
@@ -354,19 +369,6 @@ class Host:
             others = ", ".join(one.plugin for one in answers if one is not used)
             self._note(t(template, slot=slot, first=used.plugin, others=others))
         return used
-
-    def _by_name(
-        self, wanted: str, name_of_thing: Callable[[Any], str] = lambda one: str(one.name)
-    ) -> dict[str, Contribution[Any]]:
-        named: dict[str, Contribution[Any]] = {}
-        for contribution in self.ordered(wanted):
-            name = name_of_thing(contribution.value)
-            first = named.setdefault(name, contribution)
-            if first is not contribution:
-                names = {"name": name, "second": contribution.plugin, "first": first.plugin}
-                template = "{name} of plugin {second} is skipped: plugin {first} already provides that name"
-                self._note(t(template, **names))
-        return named
 
     def _manifest_names_tools(self, plugin: str) -> bool:
         """Return true if it may offer only the tools of its manifest: it names some, or says that it has none. One of the

@@ -5,6 +5,8 @@ seed documents; the group members are those that other hosts agree on, so that a
 same here.
 """
 
+import fnmatch
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
@@ -56,22 +58,4 @@ def matches_pattern(pattern: str, name: str) -> bool:
 
 def names_matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
     """Return the names that a pattern matches. All normalised; linear in their length for every pattern."""
-    first, *rest = pattern.split("*")
-    if not rest:
-        return frozenset(name for name in names if name == pattern)
-    *middle, last = rest
-    least = len(first) + len(last)
-    ends = [n for n in names if n.startswith(first) and n.endswith(last) and len(n) >= least]
-    if not any(middle):
-        return frozenset(ends)
-    return frozenset(name for name in ends if _in_order(middle, name, len(first), len(name) - len(last)))
-
-
-def _in_order(pieces: Iterable[str], name: str, at: int, end: int) -> bool:
-    """Return true if the pieces follow each other in ``name[at:end]``; the earliest match of each leaves most room."""
-    for piece in pieces:
-        found = name.find(piece, at, end)
-        if found < 0:
-            return False
-        at = found + len(piece)
-    return True
+    return frozenset(fnmatch.filter(names, re.sub(r"[?[]", r"[\g<0>]", pattern)))

@@ -1,13 +1,14 @@
 """The nine layers, read from the config: the words that each layer allows and denies in a run."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from claw.config.paths import format_key, id_of, value_at
+from claw.config.paths import format_key
 from claw.contracts.messages import Sender
 from claw.policy.catalog import PROFILES, SANDBOX_ALLOW, SANDBOX_DENY, normalise_tool_name, subagent_denials
 from claw.policy.subjects import RunFacts
+from claw.security.admission import AccountRules
 
 if TYPE_CHECKING:
     from claw.config.loader import Config
@@ -250,35 +251,19 @@ def group_scope(config: "Config", run: RunFacts) -> ListScope | None:
     """Return the section for a group: the first match of a sender in this group, this group, a sender in the default
     entry, the default entry. Groups of an account replace those of the channel. None when no entry matches.
     """
-    wanted = run.channel.strip().lower()
-    channel = next((name for name in config.settings.channels if name.lower() == wanted), None)
-    if run.group is None or channel is None:
-        return None
-    groups, path = config.settings.channels[channel].groups, [channel]
-    account = config.settings.channels[channel].accounts.get(run.account.strip())
-    if account is not None and "groups" in account.model_fields_set:
-        groups, path = account.groups, [channel, "accounts", run.account.strip()]
-    for name in (run.group, "*"):
+    rules = AccountRules.of(config, run.channel.strip().lower(), run.account.strip())
+    groups = rules.get("groups") if rules.channel and run.group is not None else {}
+    for name in (run.group or "", "*"):
         group = groups.get(name)
         if group is None:
             continue
-        key, whose = _group_key(config.raw, path, name)
+        place = rules.place("groups", name)
+        key, whose = format_key(place), name if isinstance(place[-1], int) else ""
         if (sender := sender_key(group.tools_by_sender, run.sender)) is not None:
             return _scope(f"{key}.toolsBySender{_key_step(sender)}", whose, group.tools_by_sender[sender])
         if group.tools is not None:
             return _scope(f"{key}.tools", whose, group.tools)
     return None
-
-
-def _group_key(raw: Mapping[str, Any], path: Sequence[str], name: str) -> tuple[str, str]:
-    """Return the key where a group is written (below ``channels`` or at the top level), and its id if the key has a
-    list index."""
-    held = raw.get("channels") or {}
-    head = ("channels", *path) if path[0] in held else tuple(path)
-    groups = value_at(raw, (*head, "groups"))
-    ids = [*map(id_of, groups)] if isinstance(groups, list) else []
-    step, whose = (ids.index(name), name) if name in ids else (name, "")
-    return format_key((*head, "groups", step)), whose
 
 
 def sender_key(keys: Iterable[str], sender: Sender | None) -> str | None:

@@ -50,7 +50,7 @@ def decide_admission(inbound: Inbound, config: "Config", paired: Container[str] 
     if place == TERMINAL:
         return Admission("admitted", t("the user at the terminal is always allowed"), "", True)
     owner_key = None if config.example_unless_id(place, sender.id) else _owner_key(place, sender, config)
-    rules = _Rules.of(config, place, inbound.address.account.strip())
+    rules = AccountRules.of(config, place, inbound.address.account.strip())
     verdict = _refused_early(inbound, rules) or (
         _direct(inbound, rules, owner_key, paired)
         if inbound.chat_type in _DIRECT
@@ -85,7 +85,7 @@ def account_setting(address: Address, config: "Config", name: str) -> Any:
     """Return the value of one key (``queue``, ``streaming`` …) for the account of an address: the account's own, else
     the channel's. None when the config has no section for the channel.
     """
-    rules = _Rules.of(config, address.channel.strip().lower(), address.account.strip())
+    rules = AccountRules.of(config, address.channel.strip().lower(), address.account.strip())
     return None if rules.channel is None else rules.get(name)
 
 
@@ -106,7 +106,7 @@ def history_limit(inbound: Inbound, config: "Config") -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rules:
+class AccountRules:
     """The settings of one account, whose own keys override the channel's, with the place of each key in the file."""
 
     config: "Config"
@@ -116,7 +116,7 @@ class _Rules:
     known: bool
 
     @classmethod
-    def of(cls, config: "Config", place: str, account: str) -> "_Rules":
+    def of(cls, config: "Config", place: str, account: str) -> "AccountRules":
         channel = config.settings.channels.get(place)
         accounts = channel.accounts if channel else {}
         path = ("channels", place)
@@ -133,23 +133,26 @@ class _Rules:
         return getattr(self.account[1] if self._overrides(name) else self.channel, name)
 
     def key(self, name: str, *more: str | int) -> str:
+        """Return the dotted key as written in the file."""
+        return format_key(self.place(name, *more))
+
+    def place(self, name: str, *more: str | int) -> tuple[str | int, ...]:
+        """Return the path of a key as written in the file; a group in a list is named by its index."""
         head = (*self.path, "accounts", self.account[0]) if self._overrides(name) else self.path
-        return self.written((*head, camel_case(name)), *more)
+        path = (*head, camel_case(name))
+        groups = value_at(self.config.layout.tree, path) if name == "groups" else None
+        ids = [*map(id_of, groups)] if isinstance(groups, list) else []
+        steps = (ids.index(str(more[0])), *more[1:]) if more and more[0] in ids else more
+        return self.config.layout.as_written((*path, *steps))
+
+    def written(self, path: tuple[str | int, ...]) -> str:
+        return format_key(self.config.layout.as_written(path))
 
     def _overrides(self, name: str) -> bool:
         return self.account is not None and name in self.account[1].model_fields_set
 
-    def written(self, path: tuple[str | int, ...], *more: str | int) -> str:
-        """Return the dotted key as written in the file; a group in a list is named by its index."""
-        if path[-1] == "groups" and more:
-            groups = value_at(self.config.layout.tree, path)
-            ids = [*map(id_of, groups)] if isinstance(groups, list) else []
-            if more[0] in ids:
-                more = (ids.index(str(more[0])), *more[1:])
-        return format_key(self.config.layout.as_written((*path, *more)))
 
-
-def _refused_early(inbound: Inbound, rules: _Rules) -> Admission | None:
+def _refused_early(inbound: Inbound, rules: AccountRules) -> Admission | None:
     """Return the refusal of a message that no list can admit; None when the lists decide."""
     if not _valid_id(inbound.sender):
         return Admission("refused", t("the sender has no id"))
@@ -173,7 +176,9 @@ def _refused_early(inbound: Inbound, rules: _Rules) -> Admission | None:
     return None
 
 
-def _direct(inbound: Inbound, rules: _Rules, owner_key: str | None, paired: Container[str]) -> Admission:
+def _direct(
+    inbound: Inbound, rules: AccountRules, owner_key: str | None, paired: Container[str]
+) -> Admission:
     """Decide a direct chat: by policy, then owners, then the list, then, under the policy ``pairing``, paired people."""
     policy, people = rules.get("dm_policy"), rules.get("allow_from")
     if policy == "disabled":
@@ -193,7 +198,7 @@ def _direct(inbound: Inbound, rules: _Rules, owner_key: str | None, paired: Cont
     return Admission("unknown sender", why, rules.key("dm_policy"))
 
 
-def _group(inbound: Inbound, rules: _Rules, owner_key: str | None) -> Admission:
+def _group(inbound: Inbound, rules: AccountRules, owner_key: str | None) -> Admission:
     """Decide a group message: the group must be listed, the sender allowed in it, and the message addressed to us."""
     if rules.get("group_policy") == "disabled":
         return Admission("refused", t("groups are switched off"), rules.key("group_policy"))
@@ -282,15 +287,9 @@ PAIRED_PEOPLE = """CREATE TABLE IF NOT EXISTS pairing_people
 """The table of the people whom an owner admitted, beside those of the file."""
 
 
-def paired_people(
-    database: Database, channel: str, account: str = "default", lately: bool = False
-) -> frozenset[str]:
-    """Return the ids of the people who are paired on one account.
-
-    :param lately: an answer up to one second old is enough.
-    """
-    query = database.read_cached if lately else database.read
-    rows = query(
+def paired_people(database: Database, channel: str, account: str = "default") -> frozenset[str]:
+    """Return the ids of the people who are paired on one account."""
+    rows = database.read(
         "SELECT sender FROM pairing_people WHERE channel = ? AND account = ?",
         *(channel.strip().lower(), account.strip()),
     )

@@ -71,7 +71,9 @@ class HttpClients:
             timeout=httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
             follow_redirects=False,
             trust_env=False,
-            transport=self._transport or (transport or _unpooled)(tls),
+            verify=tls,
+            limits=httpx2.Limits(max_keepalive_connections=0),
+            transport=self._transport or (transport(tls) if transport else None),
             event_hooks={"request": [stay]},
         )
 
@@ -80,10 +82,3 @@ class HttpClients:
         import httpx2
 
         return httpx2.create_ssl_context(trust_env=False)
-
-
-def _unpooled(tls: ssl.SSLContext) -> "httpx2.AsyncBaseTransport":
-    import httpx2
-
-    limits = httpx2.Limits(max_keepalive_connections=0)
-    return httpx2.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits)

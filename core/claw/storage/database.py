@@ -1,6 +1,5 @@
 """``state.db``: one SQLite connection, one writer, group commit."""
 
-import errno
 import os
 import sys
 import threading
@@ -17,9 +16,8 @@ if TYPE_CHECKING:
     import sqlite3
 
 
-from claw.storage.files import SYSTEM_DISK, UNKNOWN_CAUSE, Disk, cannot_write, home_problem
+from claw.storage.files import SYSTEM_DISK, UNKNOWN_CAUSE, Disk, home_problem
 
-_CACHE_SECONDS, _CACHE_MAX = 1.0, 1000  # age and number of cached query results
 _NO_DATABASE = (
     "{path} is not a database and was moved to {place}. Sessions are found again, everything "
     "else starts empty"
@@ -56,7 +54,7 @@ class Database:
 
     :param path: its folder is made when it is missing.
     :param log: called when a file was renamed so; by default that is written to stderr.
-    :param disk: used by ``sync``; SQLite's own writes bypass it.
+    :param disk: for those who sync the files of this state; SQLite's own writes bypass it.
     """
 
     def __init__(
@@ -70,11 +68,9 @@ class Database:
         self._clock, self._log, self.disk = clock, log, disk
         self._guard = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._log_fd, self._is_reading = -1, False
-        self._sync_failed = False  # a sync failed: unknown how much of the log is on the medium
+        self._is_reading = False
         self._tables: dict[str, tuple[str, ...]] = {}
         self._created: set[str] = set()
-        self._cache: dict[tuple[str, tuple[Any, ...]], tuple[float, list[tuple[Any, ...]]]] = {}
 
     def tables(self, owner: str, *ddl: str) -> None:
         """Declare the tables of a module: statements that may run again (``CREATE TABLE IF NOT EXISTS …``)."""
@@ -84,24 +80,6 @@ class Database:
         """Return all rows of a query."""
         with self._using() as connection:
             return connection.execute(sql, values).fetchall()
-
-    def read_cached(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Return all rows of a query, from a cache of at most one second. For data that seldom changes and is
-        read in every turn: a change by another process is seen a second later, one by this process at once
-        (``clear_cache``).
-        """
-        now, key = self._clock.monotonic(), (sql, values)
-        at, rows = self._cache.get(key, (-_CACHE_SECONDS, []))
-        if now - at >= _CACHE_SECONDS:
-            if len(self._cache) >= _CACHE_MAX:
-                self._cache.clear()
-            rows = self.read(sql, *values)
-            self._cache[key] = now, rows
-        return rows
-
-    def clear_cache(self) -> None:
-        """Clear the cache of ``read_cached`` after a change."""
-        self._cache.clear()
 
     def write(self, sql: str, *values: Any) -> int:
         """Run and commit one statement; return the number of rows that it changed."""
@@ -133,54 +111,13 @@ class Database:
             cursor = connection.execute(sql, values)
             return cursor.lastrowid if cursor.rowcount == 1 else None
 
-    def sync(self) -> None:
-        """Sync all commits to the medium, so that they survive a power cut. Takes as long as the disk does.
-
-        The write-ahead log is synced through a descriptor of its own: SQLite would sync at each commit, this
-        syncs once for all commits made meanwhile.
-
-        :raises ClawError: the disk refused.
-        """
-        try:
-            with self._guard:
-                self._open()
-                is_new = self._log_fd < 0 or self._sync_failed
-                if self._sync_failed:
-                    self._rewrite_log()
-                if self._log_fd < 0:
-                    self._log_fd = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
-                fd = self._log_fd
-            self.disk.sync(fd)
-            if is_new:  # its directory entry too: SQLite syncs that only at its first checkpoint
-                self.disk.sync_folder(self.path.parent)
-        except OSError as refused:
-            self._sync_failed = True
-            raise cannot_write(self.path, refused) from refused
-
-    def _rewrite_log(self) -> None:
-        """Move the content of the log to the main file, and start the log again.
-
-        Linux reports a failed write of a page once, and drops the page: the sync after a failed one reports
-        success, over a log with a hole. So nothing counts until it was written again (PostgreSQL's lesson of
-        2018); SQLite syncs the main file itself.
-        """
-        with self._using() as connection:
-            ((is_busy, *_),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        if is_busy:  # another connection is reading
-            raise cannot_write(self.path, OSError(errno.EBUSY, os.strerror(errno.EBUSY)))
-        self._sync_failed = False
-
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         with self._guard:
-            if self._log_fd >= 0:
-                os.close(self._log_fd)
-                self._log_fd = -1
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
             self._created.clear()
-            self._cache.clear()
 
     @contextmanager
     def _using(self) -> Iterator["sqlite3.Connection"]:

@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -290,25 +289,8 @@ def safe_file_name(text: str) -> str:
     return f"{readable or 'x'}.{digest}"
 
 
-RESULTS = "results"
-"""The folder of an agent that holds tool results too long for a model, a folder for each session."""
-
-
 def results_folder(agent_dir: Path, session_key: str) -> Path:
-    """Return the folder of one session's results; it may not exist. Other sessions of the agent cannot read it."""
-    return agent_dir / RESULTS / hashlib.sha256(session_key.encode()).hexdigest()[:16]
-
-
-def archive_results(agent_dir: Path, session_key: str, session_id: str) -> None:
-    """Move the results of an ended session below its id, where no agent reads.
-
-    :raises OSError: the disk refused.
+    """Return the folder of the tool results of one session that are too long for a model; it may not exist. Other
+    sessions of the agent cannot read it.
     """
-    folder = results_folder(agent_dir, session_key)
-    with suppress(FileNotFoundError):
-        folder.rename(folder.with_name(safe_file_name(session_id)))
-
-
-def delete_results(agent_dir: Path, session_id: str) -> None:
-    """Delete the results of a session that is deleted."""
-    shutil.rmtree(agent_dir / RESULTS / safe_file_name(session_id), ignore_errors=True)
+    return agent_dir / "results" / hashlib.sha256(session_key.encode()).hexdigest()[:16]

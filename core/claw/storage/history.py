@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -12,17 +13,12 @@ from claw.contracts.transcript import Assistant, Message, ToolResultMessage, Use
 from claw.storage.clock import SYSTEM_CLOCK, Clock, iso_time
 from claw.storage.records import (
     CompactionRecord,
-    Entry,
-    MemoryFlushRecord,
     MessageRecord,
     Omission,
     Record,
-    active_compaction,
-    build_context,
     encode_record,
-    message_of,
+    shown_messages,
 )
-from claw.storage.usage import SessionUsage
 
 
 class SessionHistory:
@@ -30,36 +26,19 @@ class SessionHistory:
 
     :ivar entries: all records, in the order in which they were written.
     :ivar unpaired_messages: the path to the newest record: calls may lack results.
-    :ivar usage: total cost of the session, and the size of its newest prompt.
-    :ivar summary: the compaction in force; ``compactions`` counts all of them, ``memory_flush`` is the newest one.
-    :ivar last_measured: the newest answer since that compaction with usage figures, and the tokens of its prompt
-        and answer.
-    :ivar sent_whole: False when the newest request left out messages that no summary covers: the figures of its answer
-        do not measure the history.
-    :ivar pruned: tool results that are sent in a shorter form: id → (the result, the short form), until the
-        next load.
-    :ivar last_refusal: the last refusal that concerned the messages, and how often in a row it came, since the load.
+    :ivar kept: values that a context engine keeps about the session, by its name; empty after each load.
     """
 
-    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+    def __init__(self, entries: Sequence[Record] = ()) -> None:
         self.load(entries)
 
-    def load(self, entries: Sequence[Entry]) -> None:
+    def load(self, entries: Sequence[Record]) -> None:
         """Take these records in the place of those that it has."""
         self.entries = list(entries)
-        self.unpaired_messages = list(build_context(entries).messages)
-        self.usage = SessionUsage()
-        self.compactions = 0
-        self.memory_flush: MemoryFlushRecord | None = None
-        self.last_measured: tuple[Message, int] | None = None
-        self.sent_whole = True
-        self.pruned: dict[int, tuple[Message, Message]] = {}
-        self.last_refusal = "", 0
+        self.unpaired_messages = shown_messages(entries)
+        self.kept: dict[str, Any] = {}
         self._ids = {entry.id for entry in entries}
         self._unsettle()
-        for entry in entries:
-            self._track(entry)
-        self.summary = active_compaction(entries)
 
     def _unsettle(self) -> None:
         self._settled = 0
@@ -68,13 +47,12 @@ class SessionHistory:
 
     def add(self, entry: Record) -> None:
         """Add a record behind the newest one; it is not written."""
-        self.entries.append(entry)  # type: ignore[arg-type]
+        self.entries.append(entry)
         self._ids.add(entry.id)
-        self._track(entry)
         if isinstance(entry, CompactionRecord | Omission):
-            self.unpaired_messages = list(build_context(self.entries).messages)
+            self.unpaired_messages = shown_messages(self.entries)
             self._unsettle()
-        elif message := message_of(entry):  # type: ignore[arg-type]
+        elif message := entry.shown():
             self._settle(message)
             self.unpaired_messages.append(message)
             self._sent = None
@@ -89,50 +67,25 @@ class SessionHistory:
             self._sent = self._settled_sent + sendable(self.unpaired_messages[self._settled :])
         return self._sent
 
-    def messages_before(self, at: int) -> tuple[Message, ...]:
-        """Return what a model may be sent of the first ``at`` messages of ``unpaired_messages``."""
-        return sendable(self.unpaired_messages[:at])
-
     @property
-    def last_user_at(self) -> float | None:
-        """Time of the newest message of a person, seconds since 1970; None when there is none."""
-        return self._time_of(lambda said: isinstance(said, User) and not said.kind)
+    def context_tokens(self) -> int:
+        """Return how many tokens the newest model call read; 0 when it is unknown."""
+        said = (entry.message for entry in reversed(self.entries) if isinstance(entry, MessageRecord))
+        read = (message.usage.prompt_tokens for message in said if isinstance(message, Assistant))
+        return next(filter(None, read), 0)
 
-    @property
-    def last_answer_at(self) -> float | None:
-        """Time of the newest answer of a model, seconds since 1970; None when there is none."""
-        return self._time_of(lambda said: isinstance(said, Assistant))
-
-    def id_of(self, message: Message) -> str:
-        """Return the id of the record that holds this very message; empty when none does."""
-        said = (entry for entry in reversed(self.entries) if isinstance(entry, MessageRecord))
-        return next((entry.id for entry in said if entry.message is message), "")
-
-    def _track(self, entry: Record) -> None:
-        """Add the cost of a record, and update the values that compaction uses."""
-        if isinstance(entry, CompactionRecord):
-            self.usage = self.usage.plus(entry.usage, outside=True)
-            self.summary, self.last_measured = entry, None  # earlier figures no longer describe what is sent
-            self.compactions += 1
-            self.pruned.clear()
-        elif isinstance(entry, MemoryFlushRecord):
-            self.usage = self.usage.plus(entry.usage, outside=True)
-            self.memory_flush = entry
-        elif isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
-            usage = entry.message.usage
-            self.usage = self.usage.plus(usage)
-            if read := usage.prompt_tokens:
-                self.last_measured = entry.message, read + (usage.output or 0)
-
-    def _time_of(self, wanted: Callable[[Message], bool]) -> float | None:
-        """Return the time of the newest message that satisfies ``wanted``, seconds since 1970; None when
-        there is none.
-        """
+    def time_of(self, wanted: Callable[[Message], bool]) -> float | None:
+        """Return the time of the newest message that satisfies ``wanted``, seconds since 1970; None without one."""
         for entry in reversed(self.entries):
             if isinstance(entry, MessageRecord) and wanted(entry.message):
                 with suppress(ValueError):
                     return datetime.fromisoformat(entry.timestamp).timestamp()
         return None
+
+    def id_of(self, message: Message) -> str:
+        """Return the id of the record that holds this very message; empty when none does."""
+        said = (entry for entry in reversed(self.entries) if isinstance(entry, MessageRecord))
+        return next((entry.id for entry in said if entry.message is message), "")
 
     def _settle(self, message: Message) -> None:
         """Update the settled messages, which need no second look, before ``message`` is added.
@@ -165,7 +118,7 @@ class BaseSession(SessionHistory):
     """
 
     def __init__(
-        self, key: str, agent_id: str, id: str, entries: Sequence[Entry] = (), clock: Clock = SYSTEM_CLOCK
+        self, key: str, agent_id: str, id: str, entries: Sequence[Record] = (), clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self.key, self.agent_id, self.id = key, agent_id, id
         self.notices: tuple[str, ...] = ()
@@ -194,7 +147,7 @@ class BaseSession(SessionHistory):
     def release(self) -> None:
         """End the use by one turn."""
 
-    def start_over(self, id: str, entries: Sequence[Entry] = ()) -> None:
+    def start_over(self, id: str, entries: Sequence[Record] = ()) -> None:
         """Take another id and other records, for :meth:`reset`."""
         self.id = id
         self.load(entries)

@@ -5,12 +5,13 @@ Each record has an id, and the id of the record that it follows.
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 
-from claw.contracts.text import repair_tree, to_json
-from claw.contracts.transcript import Assistant, Image, Message, Text, Usage, User
+from claw.contracts.text import to_json
+from claw.contracts.transcript import Assistant, Message, Text, Usage
 
 UNKNOWN_PARENT = ""  # a parent id that no record can have: the record follows the one before it
 SUMMARY = "Summary:\n"
@@ -29,11 +30,19 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fiel
     parent_id: str | None = UNKNOWN_PARENT
     timestamp: str = ""
 
+    def shown(self) -> Message | None:
+        """Return the message that a model is shown for this record; None for state."""
+        return None
+
 
 class MessageRecord(Record, frozen=True, kw_only=True, tag="message"):
     """A message."""
 
     message: Message
+
+    def shown(self) -> Message:
+        """Return the message."""
+        return self.message
 
 
 class CompactionRecord(Record, frozen=True, kw_only=True, tag="compaction"):
@@ -48,12 +57,9 @@ class CompactionRecord(Record, frozen=True, kw_only=True, tag="compaction"):
     details: Any = None
     usage: Usage | None = None
 
-
-class BranchSummary(Record, frozen=True, kw_only=True, tag="branch_summary"):
-    """A summary of a branch that was left."""
-
-    summary: str
-    from_id: str = ""
+    def shown(self) -> Message:
+        """Return the summary."""
+        return Assistant(content=(Text(SUMMARY + self.summary),))
 
 
 class Omission(Record, frozen=True, kw_only=True, tag="left_out"):
@@ -67,12 +73,9 @@ class Omission(Record, frozen=True, kw_only=True, tag="left_out"):
     last_kept_entry_id: str = ""
     summary: str = ""
 
-
-class CustomMessage(Record, frozen=True, kw_only=True, tag="custom_message"):
-    """A message that a plugin adds to the conversation."""
-
-    content: tuple[Text | Image, ...]
-    custom_type: str = "custom"
+    def shown(self) -> Message | None:
+        """Return the summary of what was cut, if there is one."""
+        return Assistant(content=(Text(BRANCH_SUMMARY + self.summary),)) if self.summary else None
 
 
 class MemoryFlushRecord(Record, frozen=True, kw_only=True, tag="memory_flush"):
@@ -87,104 +90,19 @@ class MemoryFlushRecord(Record, frozen=True, kw_only=True, tag="memory_flush"):
     usage: Usage | None = None
 
 
-class ModelChange(Record, frozen=True, kw_only=True, tag="model_change"):
-    """A change of model: from here on ``provider/model`` answers."""
-
-    model: str
-
-
-class ThinkingLevelChange(Record, frozen=True, kw_only=True, tag="thinking_level_change"):
-    """A change of the thinking level, from here on."""
-
-    thinking_level: str
-
-
-class UnknownRecord(Record, frozen=True, kw_only=True):
-    """A record of an unknown kind or shape: kept in the file as it is, shown to no model."""
-
-    raw: dict[str, Any]
-
-
-KnownRecord = (
-    MessageRecord
-    | CompactionRecord
-    | BranchSummary
-    | Omission
-    | CustomMessage
-    | MemoryFlushRecord
-    | ModelChange
-    | ThinkingLevelChange
-)
-Entry = KnownRecord | UnknownRecord
+KnownRecord = MessageRecord | CompactionRecord | Omission | MemoryFlushRecord
 Line = TypeVar("Line", bound=msgspec.Struct)
 
 
-class Context(msgspec.Struct, frozen=True):
-    """The content of the path from a record to the root.
+def shown_messages(entries: Sequence[Record]) -> list[Message]:
+    """Return the messages that a model is shown of a session, not yet paired: the last compaction is in force.
 
-    :param messages: oldest first, not yet paired.
-    :param model: ``provider/model`` of the newest answer or change on the path; None before any.
+    :param entries: each one follows the one before it.
     """
-
-    messages: tuple[Message, ...] = ()
-    thinking_level: str = "off"
-    model: str | None = None
+    return [message for entry in _active(entries) if (message := entry.shown())]
 
 
-def build_context(entries: Sequence[Entry], leaf: str | None = UNKNOWN_PARENT) -> Context:
-    """Return what a model is shown: the path from ``leaf`` to the root, with its last compaction in force.
-
-    :param leaf: id of a record; unknown or omitted means the last one, None the position before the first.
-    """
-    path = _path(entries, leaf)
-    level, model = "off", None
-    for entry in path:
-        if isinstance(entry, ThinkingLevelChange):
-            level = entry.thinking_level
-        elif isinstance(entry, ModelChange):
-            model = entry.model
-        elif isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
-            model = entry.message.model or model
-    return Context(tuple(message for entry in _active(path) if (message := message_of(entry))), level, model)
-
-
-def message_of(entry: Entry) -> Message | None:
-    """Return the message that a model is shown for one record; None for state, labels and unknown records."""
-    match entry:
-        case MessageRecord():
-            return entry.message
-        case CompactionRecord():
-            return Assistant(content=(Text(SUMMARY + entry.summary),))
-        case BranchSummary() | Omission() if entry.summary:
-            return Assistant(content=(Text(BRANCH_SUMMARY + entry.summary),))
-        case CustomMessage():
-            return User(content=entry.content, kind=entry.custom_type or "custom")
-    return None
-
-
-def active_compaction(entries: Sequence[Entry]) -> CompactionRecord | None:
-    """Return the last compaction on the path to the newest record; None when nothing was compacted."""
-    path = _path(entries, UNKNOWN_PARENT)
-    return next((entry for entry in reversed(path) if isinstance(entry, CompactionRecord)), None)
-
-
-def _path(entries: Sequence[Entry], leaf: str | None) -> list[Entry]:
-    if leaf is None or not entries:
-        return []
-    place_of: dict[str, int] = {}
-    parents: list[int | None] = []
-    for place, entry in enumerate(entries):  # a parent precedes its child, so no cycle is possible
-        parents.append(place_of.get(entry.parent_id) if entry.parent_id is not None else None)
-        place_of[entry.id] = place
-    at: int | None = place_of.get(leaf, len(entries) - 1)
-    path = []
-    while at is not None:
-        path.append(entries[at])
-        at = parents[at]
-    return path[::-1]
-
-
-def _active(path: Sequence[Entry]) -> Iterable[Entry]:
+def _active(path: Sequence[Record]) -> Iterable[Record]:
     """Return the last compaction, the records it kept, and those that follow; the whole path when there is
     none. Records that were left out are not included.
     """
@@ -200,13 +118,13 @@ def _active(path: Sequence[Entry]) -> Iterable[Entry]:
     return [compaction, *kept, *path[last + 1 :]]
 
 
-def _without_left_out(path: Sequence[Entry]) -> Sequence[Entry]:
+def _without_left_out(path: Sequence[Record]) -> Sequence[Record]:
     """Return the path without records that were left out; compactions among them stay, so that what they
     replaced stays hidden.
     """
     if not any(isinstance(entry, Omission) for entry in path):
         return path
-    remaining: list[Entry] = []
+    remaining: list[Record] = []
     for entry in path:
         if isinstance(entry, Omission):
             last = entry.last_kept_entry_id
@@ -216,7 +134,8 @@ def _without_left_out(path: Sequence[Entry]) -> Sequence[Entry]:
     return remaining
 
 
-_line: msgspec.json.Decoder[KnownRecord] = msgspec.json.Decoder(KnownRecord)
+_LINE: msgspec.json.Decoder[KnownRecord] = msgspec.json.Decoder(KnownRecord)
+_UNREADABLE = msgspec.DecodeError, ValueError, RecursionError  # ValueError: a tag that is not UTF-8
 
 
 def encode_record(record: Line) -> tuple[Line, bytes]:
@@ -228,39 +147,11 @@ def encode_record(record: Line) -> tuple[Line, bytes]:
     return record, line + b"\n"
 
 
-def decode_record(line: bytes) -> Entry | None:
-    """Return the record of one line; None when the line is no JSON object.
-
-    What is an object but no known record is an :class:`UnknownRecord`.
-    """
-    try:
-        return _line.decode(line)
-    except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: a tag that is not UTF-8
-        return _lenient_record(line)
-
-
-def _lenient_record(line: bytes) -> Entry | None:
-    """Parse a line that the strict decoder refuses: a short form, a lone surrogate, a number beyond 64 bits,
-    an unknown kind.
-    """
-    try:
-        raw = json.loads(line.decode())
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(raw, dict):
-        return None
-    raw = repair_tree(raw)
-    message = raw.get("message")
-    if isinstance(message, dict) and isinstance(message.get("content"), str):
-        raw = raw | {"message": message | {"content": [{"type": "text", "text": message["content"]}]}}
-    try:
-        known: KnownRecord = msgspec.convert(raw, KnownRecord)
-        return known
-    except (msgspec.ValidationError, RecursionError):
-        pass
-    if not isinstance(raw.get("id"), str) or not isinstance(raw.get("type"), str):
-        return UnknownRecord(raw=raw)
-    parent = raw.get("parentId", UNKNOWN_PARENT)
-    return UnknownRecord(
-        id=raw["id"], parent_id=parent if isinstance(parent, str | None) else UNKNOWN_PARENT, raw=raw
-    )
+def decode_record(line: bytes) -> Record | None:
+    """Return the record of a line that :func:`encode_record` wrote; None when this claw does not know its kind."""
+    with suppress(*_UNREADABLE):
+        return _LINE.decode(line)
+    with suppress(*_UNREADABLE):  # a number beyond 64 bits
+        record: KnownRecord = msgspec.convert(json.loads(line), KnownRecord)
+        return record
+    return None

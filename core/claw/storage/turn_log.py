@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from claw.contracts.errors import ClawError
 from claw.contracts.extensions import Statement, TurnLog
@@ -66,13 +65,6 @@ def is_repeat(log: TurnLog, inbound: Inbound) -> bool:
 def takes_cause(log: TurnLog) -> bool:
     """Return true if ``log.ended`` has the parameter ``why``; the logs of earlier plugins lack it."""
     return "why" in inspect.signature(log.ended).parameters
-
-
-def reached(log: TurnLog, point: str) -> None:
-    """Tell the log how far its turn is, between two of its writes."""
-    note: Callable[[str], Any] | None = getattr(log, "reached", None)
-    if note is not None:
-        note(point)
 
 
 async def retry_until_written(write: Callable[[], None], log: Callable[[str], None] | None) -> None:

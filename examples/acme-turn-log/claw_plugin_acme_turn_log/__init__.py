@@ -56,7 +56,7 @@ class AcmeSession(BaseSession):
         rows = database.read("SELECT id FROM acme_sessions WHERE key = ? ORDER BY rowid DESC LIMIT 1", key)
         id = rows[0][0] if rows else self._began(key)
         lines = database.read("SELECT line FROM acme_records WHERE id = ? ORDER BY rowid", id)
-        super().__init__(key, agent_id, id, [decode_record(line) for (line,) in lines])
+        super().__init__(key, agent_id, id, [record for (line,) in lines if (record := decode_record(line))])
 
     def write(self, entry, line):
         self._database.write("INSERT INTO acme_records VALUES (?, ?)", self.id, line)

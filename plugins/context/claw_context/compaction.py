@@ -33,7 +33,6 @@ from claw.runtime import (
     SUMMARY,
     BaseSession,
     CompactionRecord,
-    SessionUsage,
     candidates,
     estimate_tokens,
     within,
@@ -43,6 +42,7 @@ from claw_context.budget import ContextBudget
 from claw_context.cut import cut_at, cut_point
 from claw_context.digest import digest
 from claw_context.instructions import extra_instructions
+from claw_context.session_figures import figures_of
 from claw_context.settings import CompactionSettings
 from claw_context.split import prune_history
 from claw_context.summary import MAX_CALLS, Summary, SummaryTask, WriteSummary, summarise
@@ -60,14 +60,13 @@ _CROWDED_FACTOR = 1.2  # times the share of the window that the kept part may ta
 
 def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
     """Return the total of several calls; None when no service reported usage."""
-    spent = SessionUsage()
-    for usage in usages:
-        spent = spent.plus(usage)
-    return (
-        Usage(spent.input, spent.output, spent.cache_read, spent.cache_write, spent.total)
-        if spent.total
-        else None
-    )
+    spent = [0, 0, 0, 0, 0]
+    for usage in filter(None, usages):
+        reported = usage.input, usage.output, usage.cache_read, usage.cache_write
+        parts = [max(0, number or 0) for number in reported]
+        parts.append(sum(parts) if usage.total is None else max(0, usage.total))
+        spent = [before + part for before, part in zip(spent, parts, strict=True)]
+    return Usage(*spent) if spent[-1] else None
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,11 @@ class CompactionResult:
 
 def is_summary(message: Message, session: BaseSession) -> bool:
     """Return true if this message is the summary of the compacted part of the history."""
-    return session.summary is not None and isinstance(message, Assistant) and message.text.startswith(SUMMARY)
+    return (
+        figures_of(session).summary is not None
+        and isinstance(message, Assistant)
+        and message.text.startswith(SUMMARY)
+    )
 
 
 def plan_compaction(
@@ -180,7 +183,7 @@ def plan_compaction(
         return None
     cut = cut_at(body, first)
     start = cut.turn_start if cut.splits_turn else cut.first_kept
-    summary = session.summary
+    summary = figures_of(session).summary
     return CompactionPlan(
         history=tuple(body[:start]),
         prefix=tuple(body[start : cut.first_kept]),
@@ -271,7 +274,7 @@ async def compact_session(
     :raises BusyError: another process holds the session.
     """
     session: BaseSession = turn.session
-    messages, id, compactions = session.messages, session.id, session.compactions
+    messages, id, compactions = session.messages, session.id, figures_of(session).compactions
     costs = [estimate_tokens(message) for message in messages]
     budget = ContextBudget.from_settings(
         turn.agent.section("compaction", CompactionSettings), turn.window_tokens
@@ -282,7 +285,7 @@ async def compact_session(
     async with turn.unlocked():
         done = await summarise_plan(plan, turn, aliases, focus)
     session = turn.session
-    if done is None or session.id != id or session.compactions != compactions:
+    if done is None or session.id != id or figures_of(session).compactions != compactions:
         return None
     session.append_entry(done.record)
     await session.flush()

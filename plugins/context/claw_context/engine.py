@@ -50,6 +50,7 @@ from claw_context.budget import ContextBudget, flush_is_due
 from claw_context.cut import TokenCosts, cut_point, shorten_to_fit
 from claw_context.digest import digest
 from claw_context.pruning import Pruning, prune
+from claw_context.session_figures import SessionFigures, figures_of
 from claw_context.settings import CompactionSettings, ContextPruning
 from claw_context.shared import SharedState
 
@@ -123,6 +124,10 @@ class ContextView:
         self._shown: tuple[list[Message], list[int]] = ([], [])
         self._total = 0
 
+    @property
+    def _figures(self) -> SessionFigures:
+        return figures_of(self._session)
+
     async def _emit(self, event: Event) -> None:
         if not self._is_aside:
             await self._turn.emit(event)
@@ -153,7 +158,7 @@ class ContextView:
 
     async def _compact_if_due(self, messages: Sequence[Message]) -> None:
         """Flush memory and compact the history if their thresholds are reached."""
-        budget, past, flush = self._budget, self._session, self._compaction.memory_flush
+        budget, past, flush = self._budget, self._figures, self._compaction.memory_flush
         tokens = self._size
         if self._is_first:
             self._prune_if_cold()
@@ -170,7 +175,7 @@ class ContextView:
 
     def _flush_forced(self) -> bool:
         """Return true if the file grew so much since the last flush that a flush is due at any window usage."""
-        last = self._session.memory_flush
+        last = self._figures.memory_flush
         grown = self._session.size_bytes - (last.size_bytes if last else 0)
         return bool(grown >= self._compaction.memory_flush.force_flush_transcript_bytes)
 
@@ -202,7 +207,7 @@ class ContextView:
         raw = [*self._head, *messages[self._start :]]
         costs = [*TokenCosts(self._head).each, *self._shown[1][self._start :]]
         least = (
-            1.0 if self._session.pruned else compaction.LEAST_DENSITY
+            1.0 if self._figures.pruned else compaction.LEAST_DENSITY
         )  # the summariser reads whole results
         density = compaction.density(real_tokens, sum(costs) + self._overhead, least)
         keep = min(int(self._budget.keep_recent / density), most_tokens)
@@ -238,7 +243,7 @@ class ContextView:
         """Return the size of the request: the service's figure for the newest measured answer, plus an
         estimate of what followed. A figure far below the estimate is not used: some servers leave out cached tokens.
         """
-        each, past = self._shown[1], self._session
+        each, past = self._shown[1], self._figures
         shortened = sum(
             estimate_tokens(long) - estimate_tokens(short) for long, short in past.pruned.values()
         )
@@ -260,7 +265,7 @@ class ContextView:
 
     async def _request(self) -> tuple[Message, ...]:
         """Return the messages to send."""
-        (shown, each), available, pruned = self._shown, self._available_tokens, self._session.pruned
+        (shown, each), available, pruned = self._shown, self._available_tokens, self._figures.pruned
         total = self._total
         if self._start:
             total -= sum(each[: self._start])
@@ -296,7 +301,7 @@ class ContextView:
     def _record_omission(self, count: int) -> None:
         """Record whether the figures of the next answer measure the whole history."""
         if not self._is_aside:
-            self._session.sent_whole = not count
+            self._figures.sent_whole = not count
 
     def _digest_of(self, left_out: Sequence[Message], room_tokens: int) -> tuple[Message, ...]:
         """Return a digest that replaces messages neither shown nor summarised; made without a model, kept in
@@ -304,7 +309,7 @@ class ContextView:
         """
         count, message = self._digest_cache
         if message is None or count != len(left_out):
-            before = self._session.summary
+            before = self._figures.summary
             most = min(self._budget.summary_chars, room_tokens * CHARS_PER_TOKEN // 5)
             text = digest(left_out, before.summary if before and self._head else "", most)
             message = Assistant((Text(SUMMARY + text),))
@@ -317,7 +322,7 @@ class ContextView:
         """
         settings, answered = self._pruning, None
         if settings.mode == "cache-ttl":
-            answered = self._session.last_answer_at
+            answered = self._session.time_of(lambda said: isinstance(said, Assistant))
         if answered is None or self._session.now - answered <= settings.ttl:
             return
         how = Pruning(
@@ -328,7 +333,7 @@ class ContextView:
         )  # fmt: skip
         shown = self._shown[0][self._start :]
         for at, result in prune(shown, self._budget.window, how).items():
-            self._session.pruned[id(shown[at])] = (shown[at], result)
+            self._figures.pruned[id(shown[at])] = (shown[at], result)
 
 
 def has_unsaved(session: BaseSession, messages: Sequence[Message] | None = None) -> bool:
@@ -348,8 +353,8 @@ def has_unsaved(session: BaseSession, messages: Sequence[Message] | None = None)
 
 def record_flush(session: BaseSession, cost: Usage | None) -> None:
     """Record that the memory flush covers the conversation up to here."""
-    mark = MemoryFlushRecord(compactions=session.compactions, size_bytes=session.size_bytes, usage=cost)
-    session.append_entry(mark)
+    count = figures_of(session).compactions
+    session.append_entry(MemoryFlushRecord(compactions=count, size_bytes=session.size_bytes, usage=cost))
 
 
 def _is_image_refusal(refused: ProviderError) -> bool:

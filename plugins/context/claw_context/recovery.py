@@ -25,6 +25,7 @@ from claw import (
 from claw.runtime import BaseSession, Omission
 
 from claw_context.digest import digest
+from claw_context.session_figures import figures_of
 
 _OF_MESSAGES = (
     r"tool_(?:use|result|calls?)\b|tool[ _]call[ _]id|number of function calls|function (?:call|response)s?\b.{0,30}\b"
@@ -132,7 +133,7 @@ class Recovery:
                     async for event in events:
                         if not began:
                             began = True
-                            self.session.last_refusal = ("", 0)
+                            figures_of(self.session).last_refusal = ("", 0)
                         yield event
                 return
             except ProviderError as refused:
@@ -146,7 +147,7 @@ class Recovery:
 
         :raises ProviderError: it is the first refusal, or leaving messages out did not help.
         """
-        past = self.session
+        past = figures_of(self.session)
         known, times = past.last_refusal
         mark = re.sub(r"\d+", "#", why)  # indexes in the list change as it grows
         times = times + 1 if known == mark else 1

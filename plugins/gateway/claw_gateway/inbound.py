@@ -128,7 +128,7 @@ class InboundPipeline:
             return self._settle(accepted, "filtered")
         accepted = replace(accepted, inbound=inbound)
         address = inbound.address
-        paired = self._pairing.paired(address.channel, address.account, lately=True)
+        paired = self._pairing.paired(address.channel, address.account)
         verdict = decide_admission(inbound, runtime.config, paired)
         if verdict.kind == "unknown sender":  # perhaps no longer: an owner may just have approved them
             verdict = decide_admission(

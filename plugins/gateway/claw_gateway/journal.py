@@ -17,6 +17,7 @@ from claw import AcceptedEvent, ClawError, ConfigError, Inbound, Outbound
 from claw.runtime import SYSTEM_CLOCK, Clock, DailyTask, Database, Statement, to_json
 from claw_channel_sdk import MessageFate
 
+from claw_gateway.commit_sync import CommitSync
 from claw_gateway.failed_replies import FailedReplies
 from claw_gateway.fates import fate_of
 from claw_gateway.journal_reports import JournalReports
@@ -76,7 +77,7 @@ class Journal(JournalReports, LostMessages, FailedReplies):
     name = "journal"
 
     def __init__(self, database: Database, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._database = database
+        self._database, self._commits = database, CommitSync(database)
         self._clock = clock
         self._daily_sweep = DailyTask(clock)
         self._written = self._synced = 0
@@ -123,13 +124,17 @@ class Journal(JournalReports, LostMessages, FailedReplies):
             self._syncing = asyncio.ensure_future(self._sync())
         await waiter
 
+    def close(self) -> None:
+        """Close the descriptor of the database's log."""
+        self._commits.close()
+
     async def _sync(self) -> None:
         """Sync until no caller waits. Those that one sync serves wake together; a lock would wake them one
         by one."""
         while self._unsynced:
             reached, refused = self._written, None
             try:
-                await asyncio.to_thread(self._database.sync)
+                await asyncio.to_thread(self._commits.sync)
                 self._synced = reached
             except Exception as why:  # noqa: BLE001 - whatever it is, the waiting callers get it
                 refused = why
@@ -176,6 +181,7 @@ class Journal(JournalReports, LostMessages, FailedReplies):
             (turn,),
         )
         self._database.write_all(begin, watch, *(_take_row(turn, number) for number in taken))
+        failpoint("turn-began")
 
     def joined(self, turn: str, number: int) -> None:
         """Record that an event that came in while the turn ran is part of it now."""
@@ -184,7 +190,9 @@ class Journal(JournalReports, LostMessages, FailedReplies):
 
     def once(self, turn: str, call: str) -> bool:
         """Record the start of a call that must not run twice; return False when it was started before."""
-        return self._database.write("INSERT OR IGNORE INTO effects VALUES (?, ?)", turn, call) == 1
+        is_first = self._database.write("INSERT OR IGNORE INTO effects VALUES (?, ?)", turn, call) == 1
+        failpoint("effect-marked")
+        return is_first
 
     def not_begun(self, turn: str, call: str) -> None:
         """Delete the record of ``once``: the call waits for a person, so it may run after a crash."""
@@ -196,10 +204,6 @@ class Journal(JournalReports, LostMessages, FailedReplies):
         if accepted is not None and accepted.number:
             self.close_event(accepted.number, "heard")  # whoever waits for the answer owns it
         return accepted is None
-
-    def reached(self, point: str) -> None:
-        """Die here if a test wants that."""
-        failpoint(point)
 
     def chat_api(self, key: str, inbound: Inbound, context: Any, runtime: Any) -> "OutboxChat":
         """Return the chat actions of one tool call; what it sends goes through the outbox."""
@@ -255,6 +259,7 @@ class Journal(JournalReports, LostMessages, FailedReplies):
         answered = ("UPDATE inbox SET state = 'answered' WHERE turn = ? AND state = 'taken'", (turn,))
         self._database.write_all(over, answered, *cause, *self._reply_rows(turn, replies, repeated), *more)
         self._resumed.discard(turn)
+        failpoint("turn-ended")
 
     def _perhaps_posted(self, turn: str, replies: Sequence[Outbound]) -> tuple[str, ...]:
         """Return the keys of replies that a stream of the process before may have posted without a record."""

@@ -143,12 +143,9 @@ class Pairing:
         self._database.write("UPDATE pairing_requests SET denied = 1 WHERE code = ?", person.code)
         return person
 
-    def paired(self, channel: str, account: str = "default", lately: bool = False) -> frozenset[str]:
-        """Return the ids of the people who are paired on one account.
-
-        :param lately: an answer up to one second old is enough.
-        """
-        return paired_people(self._database, channel, account, lately)
+    def paired(self, channel: str, account: str = "default") -> frozenset[str]:
+        """Return the ids of the people who are paired on one account."""
+        return paired_people(self._database, channel, account)
 
     def people(self) -> tuple[PairingEntry, ...]:
         """Return all paired people."""

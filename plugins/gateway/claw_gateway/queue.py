@@ -19,12 +19,11 @@ from claw.runtime import (
     QueueSettings,
     Route,
     SessionQueues,
-    SteeringQueue,
-    Turn,
     new_turn_id,
     user_text,
 )
 
+from claw_gateway.channel_turn import ChannelTurn
 from claw_gateway.turn_limits import ConcurrencyLimit, TurnLimits
 
 ACCEPT_WAIT_SECONDS = 1.0
@@ -71,7 +70,7 @@ class ConversationQueue:
 
     waiting: deque[QueuedMessage] = field(default_factory=deque)
     overflow: dict[SharingKey, list[AcceptedEvent]] = field(default_factory=dict)
-    turn: Turn | None = None
+    turn: ChannelTurn | None = None
     running_key: SharingKey | None = None
     running: "asyncio.Task[None] | None" = None
     worker: "asyncio.Task[None] | None" = None
@@ -93,7 +92,7 @@ class TurnQueue:
         self,
         session_queues: SessionQueues,
         limits: TurnLimits,
-        run: Callable[[Turn], Awaitable[None]],
+        run: Callable[[ChannelTurn], Awaitable[None]],
         dropped: Callable[[AcceptedEvent, str], None],
         clock: Clock = SYSTEM_CLOCK,
         ended: Callable[[str, str], None] = lambda turn, why: None,
@@ -119,7 +118,7 @@ class TurnQueue:
         queued = sum(len(one.waiting) + sum(map(len, one.overflow.values())) for one in self._by_key.values())
         return queued + len(self._unserved)
 
-    def running_turn(self, key: str) -> Turn | None:
+    def running_turn(self, key: str) -> ChannelTurn | None:
         """Return the running turn of this session, if there is one."""
         return self._by_key[key].turn if key in self._by_key else None
 
@@ -138,7 +137,7 @@ class TurnQueue:
         if one.worker is None and self._open:
             one.worker = asyncio.ensure_future(self._work(key, one))
 
-    def hold(self, turn: Turn) -> None:
+    def hold(self, turn: ChannelTurn) -> None:
         """Hold the messages of a turn whose channel is not served; the turn has not begun."""
         self._unserved += (*turn.summarised, *turn.taken)
 
@@ -219,7 +218,7 @@ class TurnQueue:
         if left:
             await asyncio.wait(left, timeout=grace_seconds)
 
-    def _steer(self, one: ConversationQueue, turn: Turn, new: QueuedMessage) -> bool:
+    def _steer(self, one: ConversationQueue, turn: ChannelTurn, new: QueuedMessage) -> bool:
         """Steer the running turn if it answers in the same chat with the same rights and no older message waits there.
 
         A turn with an owner's tools must not follow the words of another person.
@@ -272,16 +271,17 @@ class TurnQueue:
             while one.waiting and self._open:
                 await self._wait_for_accepting()
                 alone = self._suspects if one.waiting and one.waiting[0].suspect else nullcontext()
-                async with alone, self._session_queues.turn(key) as steering, self.limits.of(key):
+                async with alone, self._session_queues.turn(key), self.limits.of(key):
                     if not (one.waiting and self._open):  # stopped while it waited for the session queue
                         continue
-                    one.turn = self._next_turn(one, steering)
+                    one.turn = self._next_turn(one)
                     one.running = asyncio.ensure_future(self._run(one.turn))
                     try:
                         await asyncio.wait({one.running})
                     finally:
                         turn, one.turn, one.running = one.turn, None, None
-                late = [self._requeued(turn, one, accepted) for accepted in steering.take()]
+                        turn.steering.open = False
+                late = [self._requeued(turn, one, accepted) for accepted in turn.steering.take()]
                 one.waiting.extendleft(reversed(late))
                 await self._debounce(one)
         finally:
@@ -295,16 +295,16 @@ class TurnQueue:
         while self._open and self._pressed() and self._clock.monotonic() < until:  # noqa: ASYNC110 - many events end it
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def _requeued(self, turn: Turn, one: ConversationQueue, accepted: AcceptedEvent) -> QueuedMessage:
+    def _requeued(self, turn: ChannelTurn, one: ConversationQueue, accepted: AcceptedEvent) -> QueuedMessage:
         """Return a message that a turn took and ended without reading, as one that waits."""
         rights = one.running_key[1] if one.running_key else None
         return QueuedMessage(accepted, turn.route, _COLLECT, rights)
 
-    def _next_turn(self, one: ConversationQueue, steering: SteeringQueue) -> Turn:
+    def _next_turn(self, one: ConversationQueue) -> ChannelTurn:
         first = one.waiting.popleft()
         one.running_key = first.sharing_key
         if first.turn:
-            return Turn(first.turn, first.route, list(first.taken), steering, resumed=True)
+            return ChannelTurn(first.turn, first.route, list(first.taken), resumed=True)
         taken = [first]
         if first.queue.mode != "followup":
             taken += self._take_same_sort(first, one.waiting)
@@ -313,11 +313,10 @@ class TurnQueue:
                 self._dropped(old.accepted, "interrupted")
             taken = taken[-1:]
         summed = one.overflow.pop(first.sharing_key, [])
-        return Turn(
+        return ChannelTurn(
             new_turn_id(),
             taken[-1].route,
             [w.accepted for w in taken],
-            steering,
             preface=_overflow_preface(summed),
             summarised=summed,
         )

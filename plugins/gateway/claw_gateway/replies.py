@@ -10,7 +10,6 @@ from claw.runtime import (
     OPERATOR_ONLY,
     WAITS_FOR_REPLY,
     Runtime,
-    Turn,
     TurnContext,
     run_filters,
     silent_tokens,
@@ -18,13 +17,14 @@ from claw.runtime import (
 from claw_channel_sdk import split_text
 
 from claw_gateway.attachments import copy_attachments
+from claw_gateway.channel_turn import ChannelTurn
 from claw_gateway.chat_api import OUTGOING
 from claw_gateway.directives import parse_reply
 from claw_gateway.journal import Journal, journal_of
 
 
 async def replies_of_turn(
-    runtime: Runtime, channel: Channel, turn: Turn, ending: TurnEnded, context: TurnContext | None
+    runtime: Runtime, channel: Channel, turn: ChannelTurn, ending: TurnEnded, context: TurnContext | None
 ) -> tuple[Outbound, ...]:
     """Return the replies of an ended turn, in order; none when it stays silent."""
     message = turn.message
@@ -72,7 +72,7 @@ def replaceable(journal: Journal, channel: Channel, turn: str) -> tuple[str, ...
     return () if lost and hasattr(channel, "find_sent") else shown
 
 
-def _stop_reason(turn: Turn, failed: bool) -> str:
+def _stop_reason(turn: ChannelTurn, failed: bool) -> str:
     """Return the end of the answer in the words of ``Outbound.stop_reason``: no failure is called stop."""
     if failed:
         return "error" if turn.stop_reason in ("stop", "length") else turn.stop_reason
@@ -118,13 +118,13 @@ def _split(text: str, channel: Channel, is_plain: bool) -> tuple[str, ...]:
     return split_text(text, channel.limits)
 
 
-def quoted_message_id(turn: Turn) -> str | None:
+def quoted_message_id(turn: ChannelTurn) -> str | None:
     """Return the id of the message to quote: in groups only; a direct chat needs no quotation."""
     message = turn.message
     return message.message_id or None if message.chat_type != "direct" else None
 
 
-def _notice(turn: Turn, ending: TurnEnded, runtime: Runtime) -> str:
+def _notice(turn: ChannelTurn, ending: TurnEnded, runtime: Runtime) -> str:
     """Return the text for a turn without an answer: the cause for the owner, an apology for others."""
     if turn.route.owner:
         return t("No answer: {why}", why=runtime.redact(ending.text or t("the turn was interrupted")))
@@ -145,7 +145,7 @@ def public_failure_text() -> str:
 
 
 async def _files(
-    runtime: Runtime, channel: Channel, turn: Turn, context: TurnContext | None, paths: Sequence[str]
+    runtime: Runtime, channel: Channel, turn: ChannelTurn, context: TurnContext | None, paths: Sequence[str]
 ) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:
     if not paths or context is None:
         return (), ()
@@ -156,7 +156,7 @@ async def _files(
     return files, (*refused, *(path for path in paths if path not in here))  # a URL stays a link
 
 
-def _shows_thinking(runtime: Runtime, turn: Turn) -> bool:
+def _shows_thinking(runtime: Runtime, turn: ChannelTurn) -> bool:
     """Return true if the thinking of the model was chosen to be shown here, and there is some."""
     chosen = runtime.sessions.overrides.of(turn.route.session_key).reasoning
     return bool(chosen and turn.thinking.strip())

@@ -16,11 +16,14 @@ from claw import (
     StepStarted,
     TextStreamed,
     Thinking,
+    ToolEnded,
+    User,
     t,
 )
-from claw.runtime import SYSTEM_CLOCK, WAITS_FOR_REPLY, Turn, describe_exception, within
+from claw.runtime import SYSTEM_CLOCK, WAITS_FOR_REPLY, describe_exception, within
 from claw_channel_sdk import BlockSplitter, StreamingReply
 
+from claw_gateway.channel_turn import ChannelTurn
 from claw_gateway.journal import Journal
 from claw_gateway.process.failpoint import failpoint
 
@@ -38,8 +41,12 @@ _CHECKS_PER_SIGN = 16
 Log = Callable[[str], None]
 
 
-async def count_then_emit(turn: Turn, emit: Callable[[Event], Awaitable[None]], event: Event) -> None:
+async def count_then_emit(turn: ChannelTurn, emit: Callable[[Event], Awaitable[None]], event: Event) -> None:
     """Add the tokens and the thinking of an answer to those of its turn, then emit the event."""
+    if isinstance(event, ToolEnded):
+        failpoint("effect-done")
+    if isinstance(event, MessageRecorded) and isinstance(event.message, User):
+        failpoint("user-recorded")
     if isinstance(event, MessageRecorded) and isinstance(event.message, Assistant):
         usage, (read, written) = event.message.usage, turn.tokens
         asked = (usage.input or 0) + (usage.cache_read or 0) + (usage.cache_write or 0)

@@ -33,7 +33,6 @@ from claw.runtime import (
     App,
     Contribution,
     Setup,
-    Turn,
     TurnContext,
     account_of,
     account_setting,
@@ -56,6 +55,7 @@ from claw_gateway.channel_states import (
     state_from,
     take_over,
 )
+from claw_gateway.channel_turn import ChannelTurn
 from claw_gateway.delivery import OutboxDelivery
 from claw_gateway.directives import visible_part
 from claw_gateway.failed_replies import send_retries
@@ -352,7 +352,7 @@ class ChannelServer:
 
     # --- turns
 
-    async def _answer(self, turn: Turn) -> None:
+    async def _answer(self, turn: ChannelTurn) -> None:
         """Run one turn with progress in its chat, and deliver its answer."""
         runtime, address = self.app.runtime, turn.message.address
         LOG_CONTEXT.set(log_context_of(address, turn.route.session_key))
@@ -401,10 +401,12 @@ class ChannelServer:
         self,
         stream: RelayedStream,
         channel: Channel,
-        turn: Turn,
+        turn: ChannelTurn,
         ending: TurnEnded,
         context: TurnContext | None,
     ) -> tuple[Outbound, ...]:
+        if ending.outcome in ("delivered", "silent"):
+            failpoint("answer-recorded")
         await stream.stop_updates()
         stream.record_messages()
         return await replies_of_turn(self.app.runtime, channel, turn, ending, context)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from claw import ConfigError, Credential, UsageError, nearest, t
-from claw.runtime import AsJson, document, open_state, providers_of, table, unknown_key_error
+from claw.runtime import AsJson, document, open_state, providers_of, table
 
 from claw_models.credentials import KINDS, ProfileFile
+from claw_models.key_choice import unknown_key_error
 
 if TYPE_CHECKING:
     from claw.runtime import Setup

@@ -4,6 +4,7 @@ choosing a model."""
 import asyncio
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,13 +15,13 @@ from claw.runtime import (
     missing_key_error,
     open_state,
     table,
-    unknown_key_error,
 )
 
 from claw_models.commands_auth import cooldowns_of, key_rows, require_provider
+from claw_models.key_choice import unknown_key_error
 
 if TYPE_CHECKING:
-    from claw import Credential, ModelRef, Provider
+    from claw import Credential, ModelRef, Provider, Request
     from claw.runtime import App, Setup
 
     from claw_models.capabilities import ModelCapabilities
@@ -210,8 +211,6 @@ async def _probe_key(
     from claw import CallAccount, Request, SystemPrompt, Text, User, bill_to
     from claw.runtime import within
 
-    from claw_models.failover import single_answer
-
     question = (User((Text("Answer with the word: yes"),)),)
     keys, why = _key_pool(running), ""
     payer = running.config.agent(agent)
@@ -219,7 +218,7 @@ async def _probe_key(
     try:
         key = await keys.logins.refreshed(provider, key, payer.dir)
         request = Request(ref.model, SystemPrompt(""), question, max_tokens=64, credential=key)
-        await within(PROBE_SECONDS, single_answer(provider, request, ref))
+        await within(PROBE_SECONDS, _single_answer(provider, request, ref))
         keys.forget(ref.provider, key.owner, key.name)
     except ProviderError as failed:
         keys.record_failure(ref.provider, key, ref.model, failed)
@@ -305,3 +304,18 @@ def _plugin_of(setup: "Setup", provider: str) -> str:
 
 def _no_key_row(one: dict[str, Any]) -> list[dict[str, str]]:
     return [{"key": "-", "state": t("no key") if one["needsKey"] else t("needs no key")}]
+
+
+async def _single_answer(provider: "Provider", request: "Request", ref: "ModelRef") -> None:
+    """Make one call with the key in the request: no fallback, no waiting.
+
+    :raises ProviderError: it failed.
+    """
+    from claw import Finished
+
+    stream: Any = provider.stream(request)
+    async with aclosing(stream) as events:
+        async for event in events:
+            if isinstance(event, Finished):
+                return
+    raise ProviderError("the model's answer was empty", reason="truncated", where=str(ref))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from claw import (
-    Assistant,
     AttemptFailed,
     ClawError,
     ConfigError,
@@ -32,9 +31,18 @@ from claw import (
     nearest,
     t,
 )
-from claw.runtime import AnswerBroken, checked_answer, missing_key_error, missing_provider_error, sendable
+from claw.runtime import (
+    Agent,
+    AnswerBroken,
+    Runtime,
+    checked_answer,
+    missing_key_error,
+    missing_provider_error,
+    sendable,
+)
 
 from claw_models.answer_limit import empty_by_limit
+from claw_models.key_choice import read_key_choice
 from claw_models.key_pool import KeyPool
 from claw_models.shortage import MACHINE, as_shortage
 
@@ -86,6 +94,12 @@ class Failover:
     def credentials(self, provider: Provider, agent_dir: Path | None = None) -> tuple[Credential, ...]:
         """Return the keys of a provider: the agent's own and the shared ones."""
         return self.keys.keys_for(provider, agent_dir)
+
+    def read_choice(
+        self, text: str, agent: Agent, runtime: Runtime, is_new: bool
+    ) -> tuple[str, Mapping[str, str]]:
+        """Return the model that a person chose, and provider → the key of it that is to be used first."""
+        return read_key_choice(text, agent, runtime, self, is_new)
 
     async def close(self) -> None:
         """Write the times of last use."""
@@ -423,16 +437,3 @@ def all_failed(failures: Sequence[tuple[object, ProviderError]]) -> ProviderErro
     )
     whole.failures = tuple(error for _, error in failures)
     return whole
-
-
-async def single_answer(provider: Provider, request: Request, ref: ModelRef) -> Assistant:
-    """Make one call with the key in the request: no fallback, no waiting.
-
-    :raises ProviderError: it failed.
-    """
-    stream: Any = provider.stream(request)
-    async with aclosing(stream) as events:
-        async for event in events:
-            if isinstance(event, Finished):
-                return event.message
-    raise ProviderError("the model's answer was empty", reason="truncated", where=str(ref))

@@ -367,7 +367,7 @@ class KeyPool:
 
     @property
     def _known(self) -> dict[KeyId, KeyState]:
-        if self._database and (version := self._database.read_cached(_VERSION)) != self._read_version:
+        if self._database and (version := self._database.read(_VERSION)) != self._read_version:
             self._read_version = version
             self._uses = self._read(self._database)
         return self._uses

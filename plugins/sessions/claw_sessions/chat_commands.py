@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from claw import CallAccount, Tool, t
-from claw.runtime import CHARS_PER_TOKEN, Conversation, FunctionCommand, describe_cost
+from claw.runtime import CHARS_PER_TOKEN, CompactionRecord, Conversation, FunctionCommand, describe_cost
 
 from claw_sessions.index import counted_messages
 
@@ -114,7 +114,8 @@ async def _history(conversation: Conversation) -> tuple[int, int, int, str]:
     try:
         account = CallAccount(agent, key, session.id)
         messages = len(list(counted_messages(session.entries)))
-        size = session.usage.context_tokens, messages, session.compactions
+        compactions = sum(isinstance(entry, CompactionRecord) for entry in session.entries)
+        size = session.context_tokens, messages, compactions
     finally:
         session.release()
     return *size, describe_cost(account, runtime.plugins)

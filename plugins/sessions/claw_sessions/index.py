@@ -11,10 +11,12 @@ from pathlib import Path
 
 import msgspec
 from claw import Assistant, ClawError, UsageError, User, nearest
-from claw.runtime import MessageRecord, SessionHistory, SessionUsage, estimate_tokens, lock_holder, open_state
+from claw.runtime import MessageRecord, estimate_tokens, lock_holder, open_state, sendable
 
+from claw_sessions.records import build_context
 from claw_sessions.session_file import ParsedSession, SessionHeader, parse_session
 from claw_sessions.store import JsonlSessionStore
+from claw_sessions.usage import SessionUsage, usage_of
 
 CURRENT, LEFT_OVER = "current", "left over"
 _FILE = re.compile(
@@ -181,11 +183,10 @@ def parse_stored_session(kept: SessionFile, data: bytes) -> ParsedSession:
 
 def conversation_stats(reading: ParsedSession) -> ConversationStats:
     """Compute the statistics of a conversation."""
-    past = SessionHistory(reading.entries)
     counted = list(counted_messages(reading.entries))
     last_message_at = next((one.timestamp for one in reversed(counted) if isinstance(one.message, User)), "")
-    tokens = sum(map(estimate_tokens, past.messages))
-    return ConversationStats(len(counted), tokens, past.usage, last_message_at)
+    tokens = sum(map(estimate_tokens, sendable(build_context(reading.entries).messages)))
+    return ConversationStats(len(counted), tokens, usage_of(reading.entries), last_message_at)
 
 
 def counted_messages(entries: Iterable[object]) -> Iterator[MessageRecord]:

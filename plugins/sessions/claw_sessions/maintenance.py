@@ -12,10 +12,8 @@ from claw.runtime import (
     Clock,
     Database,
     Overrides,
-    archive_results,
     cannot_write,
     dated_name,
-    delete_results,
     replace_file,
     set_aside,
 )
@@ -28,6 +26,7 @@ from claw_sessions.index import (
     parse_stored_session,
     read_bytes,
 )
+from claw_sessions.results import archive_results, delete_results
 from claw_sessions.session_file import SessionHeader, lines_of, without_bad_lines
 from claw_sessions.settings import Retention
 from claw_sessions.store import JsonlSessionStore

@@ -8,18 +8,21 @@ from dataclasses import dataclass, replace
 from claw import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User, t
 from claw.runtime import (
     METADATA_TITLES,
-    BranchSummary,
     CompactionRecord,
-    CustomMessage,
-    Entry,
     MemoryFlushRecord,
     MessageRecord,
-    ModelChange,
     Omission,
-    ThinkingLevelChange,
-    UnknownRecord,
+    Record,
     escape_controls,
     with_ellipsis,
+)
+
+from claw_sessions.records import (
+    BranchSummary,
+    CustomMessage,
+    ModelChange,
+    ThinkingLevelChange,
+    UnknownRecord,
 )
 
 PERSON, AGENT, CALL, RESULT, SUMMARY, NOTE = "person", "agent", "call", "result", "summary", "note"
@@ -61,7 +64,7 @@ def strip_metadata(text: str) -> str:
     return text
 
 
-def passages(entries: Iterable[Entry], clean: Callable[[str], str] = escape_controls) -> Iterator[Passage]:
+def passages(entries: Iterable[Record], clean: Callable[[str], str] = escape_controls) -> Iterator[Passage]:
     """Convert records to readable passages, in order.
 
     :param clean: applied to every text.
@@ -103,7 +106,7 @@ def heading(passage: Passage) -> str:
     return passage.author or t("note")
 
 
-def _to_passages(entry: Entry) -> Iterator[Passage]:
+def _to_passages(entry: Record) -> Iterator[Passage]:
     id, at = entry.id, entry.timestamp
     match entry:
         case MessageRecord(message=User() as said):

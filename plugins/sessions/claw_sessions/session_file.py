@@ -6,7 +6,9 @@ Only a line feed ends a line.
 from collections.abc import Sequence
 
 import msgspec
-from claw.runtime import Entry, UnknownRecord, decode_record, encode_record
+from claw.runtime import Record, encode_record
+
+from claw_sessions.records import UnknownRecord, decode_line
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -35,7 +37,7 @@ class ParsedSession(msgspec.Struct, frozen=True):
     """
 
     header: SessionHeader | None
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[Record, ...] = ()
     bad_lines: tuple[int, ...] = ()
     reason: str = ""
 
@@ -56,14 +58,14 @@ def parse_session(data: bytes, lost: SessionHeader | None = None) -> ParsedSessi
     :param lost: header for a file that has lost its first line; every line is then read as a record.
     """
     header, first = lost, lost is None
-    entries: list[Entry] = []
+    entries: list[Record] = []
     bad: list[int] = []
     seen: dict[str, bytes] = {}
     for number, line in enumerate(lines_of(data), 1):
         bare = line.strip()
         if not bare:
             continue
-        record = decode_record(bare)
+        record = decode_line(bare)
         if record is None:
             bad.append(number)
         elif first:
@@ -86,7 +88,7 @@ def parse_session(data: bytes, lost: SessionHeader | None = None) -> ParsedSessi
     return ParsedSession(header, tuple(entries), tuple(bad))
 
 
-def _header_of(record: Entry) -> SessionHeader | None:
+def _header_of(record: Record) -> SessionHeader | None:
     if not isinstance(record, UnknownRecord) or not record.id:
         return None
     try:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from claw import ClawError, Inbound, t
+from claw import ClawError, Inbound, User, t
 from claw.runtime import (
     SYSTEM_CLOCK,
     SYSTEM_DISK,
@@ -28,11 +28,8 @@ from claw.runtime import (
     Disk,
     Lock,
     Record,
-    UnknownRecord,
-    archive_results,
     cannot_write,
     dated_name,
-    delete_results,
     encode_record,
     iso_time,
     lock_holder,
@@ -42,6 +39,8 @@ from claw.runtime import (
 
 from claw_sessions.background_sync import BackgroundSync
 from claw_sessions.freshness import is_fresh, reset_policy
+from claw_sessions.records import UnknownRecord
+from claw_sessions.results import archive_results, delete_results
 from claw_sessions.session_file import ParsedSession, SessionHeader, parse_session, without_bad_lines
 from claw_sessions.settings import ResetSettings
 
@@ -326,7 +325,8 @@ class JsonlSessionStore:
 
     def expired(self, session: BaseSession, message: Inbound, agent: Any, config: Any) -> bool:
         """Return true if the conversation is over by ``session.reset`` and its siblings, as the file has them now."""
-        last, kind = session.last_user_at, "thread" if message.address.thread else message.chat_type
+        last = session.time_of(lambda said: isinstance(said, User) and not said.kind)
+        kind = "thread" if message.address.thread else message.chat_type
         policy = reset_policy(ResetSettings.of(config), kind, message.address.channel)
         zone = zone_of(agent.settings.user_timezone)
         return last is not None and not is_fresh(policy, last, session.now, zone)

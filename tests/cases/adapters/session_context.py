@@ -7,18 +7,20 @@ from claw.contracts.transcript import Assistant, Message, Text, User
 from claw.storage.records import (
     BRANCH_SUMMARY,
     SUMMARY,
-    BranchSummary,
     CompactionRecord,
-    CustomMessage,
-    Entry,
     MessageRecord,
+    Record,
+)
+from claw_sessions.records import (
+    BranchSummary,
+    CustomMessage,
     ModelChange,
     ThinkingLevelChange,
     UnknownRecord,
     build_context,
 )
 
-FUNCTIONS = ("claw.storage.records:build_context",)
+FUNCTIONS = ("claw_sessions.records:build_context",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:
@@ -32,7 +34,7 @@ def check(case: dict[str, Any], tmp_path: Path) -> None:
     } == case["expect"]
 
 
-def _entry(raw: dict[str, Any]) -> Entry:
+def _entry(raw: dict[str, Any]) -> Record:
     place = {"id": raw["id"], "parent_id": raw["parent"]}
     match raw["type"]:
         case "message":

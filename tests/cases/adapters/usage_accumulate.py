@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 from claw.contracts.transcript import Usage
-from claw.storage.usage import SessionUsage
+from claw_sessions.usage import SessionUsage
 
-FUNCTIONS = ("claw.storage.usage:SessionUsage.plus",)
+FUNCTIONS = ("claw_sessions.usage:SessionUsage.plus",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

@@ -81,12 +81,12 @@ async def test_what_was_appended_is_there_for_the_next_process(harness):
     )
     session.append(ToolResultMessage("t1", "ls", (Text("a.txt"),)))
     await session.flush()
-    before = (session.id, session.messages, session.usage)
+    before = (session.id, session.messages, session.context_tokens)
     first.close()
 
     again = await harness().open(KEY, "a")
 
-    assert (again.id, again.messages, again.usage) == before
+    assert (again.id, again.messages, again.context_tokens) == before
     assert again.notices == ()
 
 

@@ -1,8 +1,10 @@
 """Token usage of a session, added up. Pure."""
 
-import msgspec
+from collections.abc import Iterable
 
-from claw.contracts.transcript import Usage
+import msgspec
+from claw import Assistant, Usage
+from claw.runtime import CompactionRecord, MemoryFlushRecord, MessageRecord, Record
 
 
 class SessionUsage(msgspec.Struct, frozen=True):
@@ -50,3 +52,14 @@ class SessionUsage(msgspec.Struct, frozen=True):
             self.total + total,
             *last,
         )
+
+
+def usage_of(entries: Iterable[Record]) -> SessionUsage:
+    """Return the total usage of these records."""
+    spent = SessionUsage()
+    for entry in entries:
+        if isinstance(entry, CompactionRecord | MemoryFlushRecord):
+            spent = spent.plus(entry.usage, outside=True)
+        elif isinstance(entry, MessageRecord) and isinstance(entry.message, Assistant):
+            spent = spent.plus(entry.message.usage)
+    return spent
