@@ -14,7 +14,6 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -74,35 +73,28 @@ class PluginWorker:
         if who and late >= self.timeouts.max_timeouts and clock() < self._left_out_until[who]:
             raise TimeoutError(f"it did not answer {late} times, and is asked again later")
         loop = self._loop_of(who)
-
-        async def call() -> Any:
-            answer = step(*values)
-            answer = await answer if inspect.isawaitable(answer) else answer
-            if len(left := asyncio.all_tasks() - {asyncio.current_task()}) > MAX_LEFT_TASKS:
-                for task in left:  # the plugin starts tasks and never waits for them
-                    task.cancel()
-            return answer
-
-        job, limit = _Job(call, loop), self.timeouts.review_seconds if seconds is None else seconds
+        answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_outcome(step, *values), loop))
+        limit = self.timeouts.review_seconds if seconds is None else seconds
         try:  # no wait_for: in Python 3.11 it loses a cancellation that arrives together with the answer
             async with asyncio.timeout(seconds):
-                while seconds is None and not (await asyncio.wait({job.answer}, timeout=limit))[0]:
+                while seconds is None and not (await asyncio.wait({answer}, timeout=limit))[0]:
                     if not await _is_responsive(loop, self.timeouts.worker_seconds):
                         raise TimeoutError
-                return await job.answer
+                value, why = await answer
         except TimeoutError:
-            if job.answer.done() and not job.answer.cancelled():
-                raise  # the plugin raised it
             self.count_timeout(who)
-            job.cancel()
+            answer.cancel()
             if not await _is_responsive(loop, self.timeouts.worker_seconds):
                 self._loops.pop(who, None)  # abandon the thread that the plugin blocks
             raise TimeoutError(f"it did not answer within {limit:g} s") from None
         except asyncio.CancelledError:
-            job.cancel()
-            if seconds is None:
-                await asyncio.wait({job.answer}, timeout=self.timeouts.worker_seconds)
+            answer.cancel()
+            if seconds is None:  # whoever passes through the loop now comes behind the step
+                await _is_responsive(loop, self.timeouts.worker_seconds)
             raise
+        if why:
+            raise why
+        return value
 
     def count_timeout(self, who: str) -> None:
         """Count a call of a plugin that took too long."""
@@ -132,58 +124,28 @@ class PluginWorker:
         self._on_task_error(who, describe_exception(why) if why else str(context.get("message")))
 
 
-class _Job:
-    """One coroutine that runs in another thread's loop, with its answer as a future of this one.
+async def _outcome(step: Callable[..., Any], *values: Any) -> tuple[Any, Exception | None]:
+    """Return the answer of a step and what it raised: a task that raises after its caller has gone would be logged."""
 
-    ``run_coroutine_threadsafe`` does the same with two futures more and a lock, at three times its cost.
-    """
+    async def call() -> Any:
+        answer = step(*values)
+        answer = await answer if inspect.isawaitable(answer) else answer
+        if len(left := asyncio.all_tasks() - {asyncio.current_task()}) > MAX_LEFT_TASKS:
+            for task in left:  # the plugin starts tasks and never waits for them
+                task.cancel()
+        return answer
 
-    def __init__(self, step: Callable[[], Awaitable[Any]], loop: asyncio.AbstractEventLoop) -> None:
-        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._step, self._loop = step, loop
-        self._task: asyncio.Task[Any] | None = None
-        self._is_cancelled = False
-        loop.call_soon_threadsafe(self._begin)
-
-    def cancel(self) -> None:
-        self._is_cancelled = True
-        with contextlib.suppress(RuntimeError):  # the loop has ended already
-            self._loop.call_soon_threadsafe(self._cancel)
-
-    def _begin(self) -> None:
-        if not self._is_cancelled:
-            self._task = self._loop.create_task(isolated(self._step()))
-            self._task.add_done_callback(self._finish)
-
-    def _cancel(self) -> None:
-        if self._task:
-            self._loop.call_soon(self._task.cancel)  # behind its first step
-
-    def _finish(self, task: "asyncio.Task[Any]") -> None:
-        _ = task.cancelled() or task.exception()  # an error after its caller has gone is not logged
-        with contextlib.suppress(RuntimeError):  # the caller's loop has ended
-            self.answer.get_loop().call_soon_threadsafe(self._deliver, task)
-
-    def _deliver(self, task: "asyncio.Task[Any]") -> None:
-        if task.cancelled():
-            self.answer.cancel()
-        elif (why := task.exception()) and not self.answer.done():
-            self.answer.set_exception(why)
-        elif not self.answer.done():
-            self.answer.set_result(task.result())
+    try:
+        return await isolated(call()), None
+    except Exception as why:  # noqa: BLE001 - raised again in the caller's loop
+        return None, why
 
 
 async def _is_responsive(loop: asyncio.AbstractEventLoop, seconds: float) -> bool:
-    alive: Future[bool] = Future()
-
-    def answer() -> None:
-        if alive.set_running_or_notify_cancel():
-            alive.set_result(True)
-
     with contextlib.suppress(TimeoutError, RuntimeError):  # it is blocked; it has ended
-        loop.call_soon_threadsafe(answer)
         async with asyncio.timeout(seconds):
-            return await asyncio.wrap_future(alive)
+            await in_loop(loop, asyncio.sleep)(0)
+            return True
     return False
 
 
