@@ -1,4 +1,4 @@
-"""A prompt of some sections in one step, for tests: each piece is kept apart (``claw.host.calls.SectionCache``)."""
+"""A prompt of some sections in one step, for tests: each piece is kept apart (``claw.host.calls.PromptSections``)."""
 
 from collections.abc import Collection, Mapping, Sequence
 
