@@ -169,12 +169,17 @@ def _is_descriptor(stream: TextIO, number: int) -> bool:
         return False
 
 
-def describe_exception(why: BaseException) -> str:
-    """Return type and text of an exception, even if its ``__str__`` raises."""
+def text_of(why: BaseException) -> str:
+    """Return the text of an exception; empty if its ``__str__`` raises."""
     try:
-        text = str(why)
+        return str(why)
     except BaseException:  # noqa: BLE001 - a plugin's __str__
-        text = ""
+        return ""
+
+
+def describe_exception(why: BaseException) -> str:
+    """Return type and text of an exception."""
+    text = text_of(why)
     if isinstance(why, ProcessExitRaised | PluginTimeout | ClawError):
         return text
     return f"{type(why).__name__}: {text}" if text else type(why).__name__

@@ -16,8 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from claw.contracts.errors import ToolError
 from claw.contracts.text import repair_text
@@ -30,6 +29,7 @@ from claw.host.isolation import (
     Timeouts,
     describe_exception,
     show_traceback,
+    text_of,
 )
 from claw.i18n import t
 
@@ -246,68 +246,6 @@ def _forget_abandoned(task: "asyncio.Future[Any]") -> None:
         task.exception()
 
 
-class ReusableTimeout:
-    """Reusable timeout: ``with alarm.at(when):`` raises ``TimeoutError`` if the wait inside is not over by
-    then.
-
-    ``asyncio.timeout_at`` creates and cancels a timer each time: 7 µs, a third of the cost of a streamed
-    token. Here one timer checks, when it fires, if the deadline was moved meanwhile. For waits one after the
-    other; ``close`` it at the end.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._when = self._cancels_before = 0.0
-        self.fired = False
-
-    def at(self, when: float) -> Self:
-        """Set the deadline, in the loop's time."""
-        self._when = when
-        return self
-
-    def within(self, seconds: float) -> Self:
-        """Set the deadline, in seconds from now."""
-        self._when = self._loop.time() + seconds
-        return self
-
-    def close(self) -> None:
-        """Cancel the timer."""
-        if self._timer:
-            self._timer.cancel()
-
-    def __enter__(self) -> None:
-        self._task = task = asyncio.current_task()
-        assert task is not None
-        self._cancels_before, self.fired = task.cancelling(), False
-        if self._timer is None or self._timer.when() > self._when:
-            self._schedule()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        task, self._task = self._task, None
-        if self.fired and task is not None:
-            still_cancelled = task.uncancel() > self._cancels_before
-            if kind is asyncio.CancelledError and not still_cancelled:
-                raise TimeoutError from why
-
-    def _schedule(self) -> None:
-        self.close()
-        self._timer = self._loop.call_at(self._when, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._task is None:
-            return  # nothing waits; the next wait schedules a timer again
-        if self._when > self._loop.time():
-            self._schedule()
-        else:
-            self.fired = True
-            self._task.cancel()
-
-
 GRACE_SECONDS = 4.0
 """Time for a cancelled tool to clean up before it is abandoned."""
 _log = logging.getLogger(__name__)
@@ -351,25 +289,18 @@ async def _isolated(tool: Tool, arguments: dict[str, Any], context: ToolContext)
     try:
         return _as_result(tool, await tool.run(arguments, context))
     except ToolError as error:
-        return ToolResult(repair_text(_text_of(error)), is_error=True)
+        return ToolResult(repair_text(text_of(error) or type(error).__name__), is_error=True)
     except BaseException as error:
         if is_own_exit(error):
             raise
         _log.info("tool %s of plugin %s raised", tool.name, tool.plugin, exc_info=error)
         show_traceback(error)
-        message, place = _text_of(error).strip(), location_of(error)
+        message, place = text_of(error).strip(), location_of(error)
         if " " not in message:  # KeyError('x') says nothing without its name
             message = f"{type(error).__name__}: {message}".removesuffix(": ")
         details = {"error": type(error).__name__, "plugin": tool.plugin}
         message = attributed(tool, message) + (f" [{place}]" if place else "")
         return ToolResult(repair_text(message), details, is_error=True)
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  __str__ can be a plugin's code too
-        return type(error).__name__
 
 
 def _as_result(tool: Tool, answer: Any) -> ToolResult:
