@@ -128,12 +128,7 @@ def run_bounded(
         except BaseException as why:  # noqa: BLE001 - raised again in the caller's thread
             raised.append(why)
 
-    with (
-        _keep_folder(undone),
-        _keep_signals(undone),
-        _catch_threads(threads),
-        contextlib.redirect_stdout(DiscardedOutput()),
-    ):
+    with _keep_process(threads, undone), contextlib.redirect_stdout(DiscardedOutput()):
         thread = threading.Thread(target=inside, daemon=True, name="claw-plugin")
         thread.start()
         thread.join(seconds)
@@ -205,55 +200,34 @@ def failure_of(plugin: str, stage: str, why: BaseException, kind: str = FAILED) 
 
 
 @contextlib.contextmanager
-def _keep_folder(undone: Callable[[str], None]) -> Iterator[None]:
-    try:
-        before = os.getcwd()
-    except FileNotFoundError:  # it was removed; there is nothing to restore
-        yield
-        return
-    try:
-        yield
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            if os.getcwd() != before:
-                undone(t("the working folder"))
-        os.chdir(before)
-
-
-@contextlib.contextmanager
-def _catch_threads(tell: Callable[[BaseException], None]) -> Iterator[None]:
-    """Pass exceptions of a plugin's own threads to ``tell`` instead of printing them to the person's
-    terminal.
+def _keep_process(threads: Callable[[BaseException], None], undone: Callable[[str], None]) -> Iterator[None]:
+    """Keep what belongs to the whole process as it is: the working folder, the signal handlers, which are claw's own, and
+    the terminal, to which Python prints the exceptions of threads.
     """
-    before = threading.excepthook
+    set_handler, thread_hook, folder = signal.signal, threading.excepthook, ""
+    with contextlib.suppress(FileNotFoundError):  # it was removed; there is nothing to restore
+        folder = os.getcwd()
 
-    def hook(raised: threading.ExceptHookArgs) -> None:
-        if raised.exc_value is not None:
-            tell(raised.exc_value)
-
-    threading.excepthook = hook
-    try:
-        yield
-    finally:
-        threading.excepthook = before
-
-
-@contextlib.contextmanager
-def _keep_signals(undone: Callable[[str], None]) -> Iterator[None]:
-    """Ignore signal handlers that code off the main thread sets while plugins load: signals belong to claw."""
-    real = signal.signal
-
-    def kept(number: int, handler: Any) -> Any:
+    def keep_handler(number: int, handler: Any) -> Any:
         if threading.current_thread() is threading.main_thread():
-            return real(number, handler)
+            return set_handler(number, handler)
         undone(t("the handler of {signal}", signal=signal.Signals(number).name))
         return signal.getsignal(number)
 
-    signal.signal = kept  # type: ignore[assignment]
+    def tell(raised: threading.ExceptHookArgs) -> None:
+        if raised.exc_value is not None:
+            threads(raised.exc_value)
+
+    signal.signal, threading.excepthook = keep_handler, tell  # type: ignore[assignment]
     try:
         yield
     finally:
-        signal.signal = real
+        signal.signal, threading.excepthook = set_handler, thread_hook
+        with contextlib.suppress(FileNotFoundError):
+            if folder and os.getcwd() != folder:
+                undone(t("the working folder"))
+        if folder:
+            os.chdir(folder)
 
 
 _GUARDED = (
