@@ -376,7 +376,7 @@ BUDGETS = {
     "claw.cli": 920,
     "claw.config": 1822,
     "claw.contracts": 1413,
-    "claw.host": 2438,
+    "claw.host": 2411,
     "claw.policy": 553,
     "claw.security": 1307,
     "claw.storage": 965,

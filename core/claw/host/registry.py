@@ -353,13 +353,13 @@ def hook_problems(module: ModuleType, specified: Iterable[str] = ()) -> list[Cla
             marked[getattr(thing, _IMPLEMENTS)["specname"] or name] = thing
         elif name in known and callable(thing):
             unmarked.append(name)
-    misspelt = {name: near for name in marked.keys() - known if (near := _near_hook(name, known))}
-    empty = [name for name in marked.keys() & HOOKS.keys() if _returns_nothing(marked[name])]
+    misspelt = {name: near for name in marked if name not in known and (near := _near_hook(name, known))}
+    empty = [name for name in marked if name in HOOKS and _returns_nothing(marked[name])]
     fix = "correct it if it is yours, or update or uninstall it"
     found = [
-        *(("claw has no hook {name}; did you mean {near}?", name) for name in sorted(misspelt)),
+        *(("claw has no hook {name}; did you mean {near}?", name) for name in misspelt),
         *(("its function {name} is not marked with @hookimpl", name) for name in unmarked),
-        *(("its hook {name} returns nothing: it must return a list", name) for name in sorted(empty)),
+        *(("its hook {name} returns nothing: it must return a list", name) for name in empty),
     ]
     problems = [ClawError(why, fix=fix, name=name, near=misspelt.get(name, "")) for why, name in found]
     if hasattr(module, "hookspecs") or len(marked) > len(misspelt):

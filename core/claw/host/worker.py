@@ -103,20 +103,19 @@ class PluginWorker:
         self._left_out_until[who] = asyncio.get_running_loop().time() + pause
 
     def close(self) -> None:
-        """Stop the loops: cancel tasks that plugins left there; a blocked thread is a daemon and ends with
-        the process.
-        """
+        """Stop the loops, with what plugins left there; a blocked thread is a daemon and ends with the process."""
         loops, self._loops = self._loops, {}
         for loop in loops.values():
             with contextlib.suppress(RuntimeError):  # the loop has ended already
-                loop.call_soon_threadsafe(_stop_loop, loop)
+                loop.call_soon_threadsafe(loop.stop)
 
     def _loop_of(self, who: str) -> asyncio.AbstractEventLoop:
         loop = self._loops.get(who)
         if loop is None or loop.is_closed():  # a forgotten task that raises SystemExit ends its loop
-            loop = self._loops[who] = asyncio.new_event_loop()
+            runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+            loop = self._loops[who] = runner.get_loop()
             loop.set_exception_handler(partial(self._on_loop_error, who))
-            threading.Thread(target=_run_loop, args=(loop,), daemon=True, name="claw-plugin").start()
+            threading.Thread(target=_run_loop, args=(runner,), daemon=True, name="claw-plugin").start()
         return loop
 
     def _on_loop_error(self, who: str, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -149,19 +148,9 @@ async def _is_responsive(loop: asyncio.AbstractEventLoop, seconds: float) -> boo
     return False
 
 
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
-
-
-def _stop_loop(loop: asyncio.AbstractEventLoop) -> None:
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    loop.call_later(0.2 if tasks else 0, loop.stop)
+def _run_loop(runner: asyncio.Runner) -> None:
+    with runner:  # at the end it cancels what is left in the loop
+        runner.get_loop().run_forever()
 
 
 def is_own_exit(why: BaseException) -> bool:
