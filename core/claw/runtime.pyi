@@ -278,7 +278,6 @@ from claw.host.state import (
     require_plugins as require_plugins,
 )
 from claw.host.worker import (
-    ReusableTimeout as ReusableTimeout,
     check_and_run as check_and_run,
     in_loop as in_loop,
     is_own_exit as is_own_exit,

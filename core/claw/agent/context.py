@@ -1,9 +1,9 @@
 """The context of model calls: a turn as context engines see it, the engine in force, and core's own engine."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
-from math import inf
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ from claw.contracts.transcript import (
 )
 from claw.host.calls import FIX
 from claw.host.isolation import PluginTimeout, describe_exception
-from claw.host.worker import ReusableTimeout, is_own_exit
+from claw.host.worker import is_own_exit
 from claw.i18n import t
 from claw.security.path_walk import Root
 from claw.security.workspace_fs import WorkspaceFiles, workspace_files
@@ -42,31 +42,43 @@ TOO_LARGE_REASONS = frozenset({"context_overflow", "request_too_large"})
 OMITTED = "{count:older message is|older messages are} not sent to the model: they do not fit into its context window"
 
 
-class EngineClock(ReusableTimeout):
+class EngineClock:
     """The time that a context engine takes for itself; that of model calls and tools, which it waits for, does not count.
 
-    ``with clock:`` encloses a wait for the engine, which may take ``seconds``.
+    ``async with clock:`` encloses a wait for the engine, which may take ``seconds``.
     """
 
     def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.seconds, self.paused = seconds, _Pause(self)
+        self.seconds, self._waits = seconds, 0
+        self._timeout: asyncio.Timeout | None = None  # of the wait that is going on
 
-    def __enter__(self) -> None:
-        self.within(self.seconds)
-        super().__enter__()
+    async def __aenter__(self) -> None:
+        self._timeout = await asyncio.timeout(self.seconds).__aenter__()
 
-    def __exit__(self, *raised: Any) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
+        timeout, self._timeout = self._timeout, None
+        assert timeout
         try:
-            super().__exit__(*raised)
+            await timeout.__aexit__(*raised)
         except TimeoutError:
             raise PluginTimeout(f"it did not answer within {self.seconds:g} s") from None
 
-    def restart(self) -> None:
-        """Give the engine its whole time again."""
-        self.within(self.seconds)
-        if self._timer is None or self._timer.when() > self._when:
-            self._schedule()
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the clock in this block, in which the engine waits for core; then it has its whole time again. Blocks may
+        overlap."""
+        self._waits += 1
+        self._allow(None)
+        try:
+            yield
+        finally:
+            self._waits -= 1
+            if not self._waits:
+                self._allow(self.seconds)
+
+    def _allow(self, seconds: float | None) -> None:
+        if self._timeout and not self._timeout.expired():
+            self._timeout.reschedule(seconds and asyncio.get_running_loop().time() + seconds)
 
     def paused_call(self, call: ModelCall) -> ModelCall:
         """Return a model call during which the clock is stopped."""
@@ -74,29 +86,13 @@ class EngineClock(ReusableTimeout):
         async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
             async with aclosing(call(messages, tool_choice)) as events:  # type: ignore[type-var]
                 while True:
-                    with self.paused:
+                    with self.paused():
                         event = await anext(events, None)
                     if event is None:
                         return
                     yield event
 
         return ask
-
-
-class _Pause:
-    """The waits of an engine for core, which may overlap: ``with clock.paused:``."""
-
-    def __init__(self, clock: EngineClock) -> None:
-        self._clock, self._waits = clock, 0
-
-    def __enter__(self) -> None:
-        self._waits += 1
-        self._clock.at(inf)
-
-    def __exit__(self, *raised: object) -> None:
-        self._waits -= 1
-        if not self._waits:
-            self._clock.restart()
 
 
 class RunningTurn:
@@ -167,7 +163,7 @@ class RunningTurn:
         read = self.gate.untrusted_tools | self.gate.untrusted_in(turn.messages)
         aside = ToolGate(f"{self.id}f", context, ignore_event, may_ask=False, untrusted_tools=read)
         steps = LoopCallbacks(turn.call, aside.prepare, turn.emit or ignore_event, max_steps=turn.max_steps)
-        with self.clock.paused:
+        with self.clock.paused():
             await run_loop(turn.messages, turn.prompt, steps)
 
     @asynccontextmanager
@@ -175,7 +171,7 @@ class RunningTurn:
         """Leave the session to other processes inside the block."""
         self.release()
         yield
-        with self.clock.paused:
+        with self.clock.paused():
             self.session = await self.runtime.sessions.open(self.session_key, self.agent.id)
         self._is_held = True
 
@@ -216,7 +212,7 @@ async def ask_engine(turn: RunningTurn, method: str, *values: str) -> Any:
     if engine is None:
         return None
     try:
-        with turn.clock:
+        async with turn.clock:
             return await getattr(engine.value, method)(turn, *values)
     except ClawError:
         raise
@@ -265,7 +261,7 @@ async def engine_call(call: ModelCall, turn: RunningTurn) -> ModelCall:
             try:
                 stream = shown(messages, tool_choice)
                 while True:
-                    with turn.clock:
+                    async with turn.clock:
                         event = await anext(stream, None)
                     if event is None:
                         return

@@ -4,6 +4,7 @@ The guards need no plugin: what a provider raises becomes an error that names it
 answer, and a model with a small context window is given no tools.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import cache, partial
@@ -27,7 +28,7 @@ from claw.contracts.provider import (
 from claw.contracts.transcript import Assistant, Text, Thinking
 from claw.host.isolation import DEFAULT_TIMEOUTS, describe_exception, run_bounded
 from claw.host.registry import Contribution, check_wrapped
-from claw.host.worker import ReusableTimeout, is_own_exit
+from claw.host.worker import is_own_exit
 from claw.i18n import t
 from claw.security.redaction import KnownSecretMask, Redactor, StreamMask
 
@@ -172,11 +173,11 @@ async def _checked_stream(
 ) -> AsyncGenerator[ModelEvent, None]:
     """Yield the provider's stream; an exception of its code becomes a ``ProviderError`` that names it."""
     stream: AsyncIterator[ModelEvent] | None = None
-    silence = ReusableTimeout()
+    silence = asyncio.timeout(None)
     try:
         stream = aiter(provider.stream(request))
         while True:
-            with silence.within(silence_seconds):
+            async with asyncio.timeout(silence_seconds) as silence:
                 event = await anext(stream, None)
             if event is None:
                 return
@@ -192,11 +193,10 @@ async def _checked_stream(
     except BaseException as why:
         if is_own_exit(why):
             raise
-        is_late = silence.fired and isinstance(why, TimeoutError)
+        is_late = silence.expired() and isinstance(why, TimeoutError)
         error = TimeoutError(f"it said nothing for {silence_seconds:g} s") if is_late else why
         raise _plugin_error(provider.name, error) from why
     finally:
-        silence.close()
         if close := getattr(stream, "aclose", None):
             await close()
 

@@ -99,7 +99,7 @@ def states_of(
     states = (*(replace(one, sound=sound[one.id]) if one.id in sound else one for one in states),)
     if not failures:
         return states
-    return (*state.with_needs([state.with_failure(one, failures.get(one.id), now) for one in states]),)
+    return (*state.with_needs([state.with_failures(one, failures.get(one.id, ()), now) for one in states]),)
 
 
 def plugin_keys(plugin_states: Sequence[PluginState]) -> PluginKeys:

@@ -64,7 +64,6 @@ class LoadFailure:
     :param place: file, line and key of the problem, if it has any.
     :param values: of the placeholders of both templates.
     :param config: digest of the config file then, of a failure that another file may not have.
-    :param others: the other failures of the plugin that are recorded.
     """
 
     plugin: str
@@ -79,7 +78,6 @@ class LoadFailure:
     place: str = ""
     values: Mapping[str, str | int | float] = field(default_factory=dict)
     config: str = ""
-    others: "tuple[LoadFailure, ...]" = ()
 
     @property
     def why(self) -> str:
@@ -110,6 +108,18 @@ class LoadFailure:
         holds = self.stage != "run" or self.kind == NOTED or _is_running(self.run)
         return holds and self.digest in ("", files_digest(found))
 
+    def outlasts(self, later: "LoadFailure") -> bool:
+        """Return true if this record stays when a later one of its plugin is written.
+
+        That of another process that runs without the plugin always does. A part that fails in turns does not work
+        because the plugin loads; a failure at run is no reason to doubt the load before it.
+        """
+        if self.of_other_process:
+            return True
+        if later.kind in (NOTED, SOUND):
+            return any(self.part)
+        return later.stage == "run" and self.stage != "run"
+
     def prevents_loading(self, now: float) -> bool:
         """Return true if no process should load the plugin by itself: it hung, or crashed twice, in the last day."""
         often = self.kind == HUNG or (self.kind == CRASHED and self.times >= MAX_CRASHES)
@@ -130,23 +140,28 @@ class PluginHealth:
     ) -> None:  # fmt: skip
         self._folder, self._database, self._now, self._only_looks = folder, database, now, only_looks
         self._path = database.path if database else folder.parent / "state.db"
-        self._recorded: set[str] | None = None  # the plugins with a failure, read at the first question
         self.sound: dict[str, str] = {}  # plugin → digest of its loaded files, as of the last question
 
-    def failures(self) -> dict[str, LoadFailure]:
-        """Return plugin id → its last failure, with the others. Nothing is written: notes of dead processes are only
-        counted."""
-        found: dict[str, LoadFailure] = {}
-        rows = self._read()
+    @cached_property
+    def _recorded(self) -> set[str]:
+        """The plugins with a record at the first question, and those that this process wrote about."""
+        return {one.plugin for one in self._read()}
+
+    def failures(self) -> dict[str, tuple[LoadFailure, ...]]:
+        """Return plugin id → its failures: of the whole plugin first, then of its parts; the last one first.
+
+        Nothing is written: notes of dead processes are only counted.
+        """
+        found, rows = dict[str, tuple[LoadFailure, ...]](), self._read()
         self.sound = {one.plugin: one.digest for one in rows if one.kind == SOUND}
         for row in sorted(rows, key=lambda one: (one.kind == NOTED, -one.at)):
             if row.kind != SOUND and (not row.config or row.config == self._config_digest()):
-                first = found.setdefault(row.plugin, row)
-                found[row.plugin] = first if first is row else replace(first, others=(*first.others, row))
-        for plugin, cause in map(_read_note, self._notes_of_dead_processes()):
+                is_over = row.plugin in self.sound and row.stage != "run" and row.kind != NOTED
+                kept = replace(row, digest="-") if is_over else row  # loaded since: it holds for no files
+                found[row.plugin] = (*found.get(row.plugin, ()), kept)
+        for _, plugin, cause in self._notes_of_dead_processes():
             if cause:
-                found[plugin] = self._crash(plugin, found.get(plugin))
-        self._recorded = set(found)
+                found[plugin] = (self._crash(plugin, found.get(plugin, ())),)
         return found
 
     @contextmanager
@@ -173,29 +188,23 @@ class PluginHealth:
 
     def count_crashes(self, installed: "Mapping[str, InstalledPlugin]") -> None:
         """Record a crash for each note with a cause that a dead process left."""
-        for note in self._notes_of_dead_processes():
-            plugin, cause = _read_note(note)
+        for note, plugin, cause in tuple(self._notes_of_dead_processes()):
             if cause and plugin in installed:
-                digest, rows = files_digest(installed[plugin]), self._of(plugin)
-                failure = self._crash(plugin, next((one for one in rows if one.digest == digest), None))
-                self.record(replace(failure, digest=digest))
+                digest = files_digest(installed[plugin])
+                before = [one for one in self._of(plugin) if one.digest == digest]
+                self.record(replace(self._crash(plugin, before), digest=digest))
             with suppress(OSError):
                 note.unlink(missing_ok=True)
 
     def record(self, *failures: LoadFailure) -> None:
         """Record the failure of a plugin, or all its parts that cannot be used (NOTED), in place of those of earlier
-        loads; one at run is added to them. A process that runs without the plugin stays named."""
-        first, now, before = failures[0], self._now(), self._of(failures[0].plugin)
+        loads; one at run is added to them."""
+        first, now = failures[0], self._now()
         config = self._config_digest() if first.stage == "config" or first.kind == NOTED else ""
-        kept, run = _lasting(before) if first.kind == NOTED else [], first.run or os.getpid()
-        if first.stage == "run" and first.kind != NOTED:
-            kept = [one for one in before if one.stage != "run" or one.of_other_process]
-        elif first.kind != NOTED:
-            run = next((one.run for one in before if one.of_other_process), run)
-        rows = [replace(one, run=run, at=one.at or now, config=config) for one in failures]
+        rows = [replace(one, run=one.run or os.getpid(), at=one.at or now, config=config) for one in failures]
         if first.kind == NOTED:
             rows.append(LoadFailure(first.plugin, SOUND, "", "", digest=first.digest))
-        self._store(first.plugin, [*kept, *rows])
+        self._store(first.plugin, [*(one for one in self._of(first.plugin) if one.outlasts(first)), *rows])
 
     def clear(self, plugin: str, *, parts: bool = False, digest: str = "") -> None:
         """Remove the records of a plugin that was loaded. That of another process that runs without it stays.
@@ -203,13 +212,10 @@ class PluginHealth:
         :param parts: also the records of parts that failed in turns.
         :param digest: of its files; they are recorded as sound. Empty for a plugin of claw's own, which its tests load.
         """
-        if self._recorded is None:
-            self.failures()
-        if (digest or plugin in (self._recorded or ())) and (self._path.exists() or not self._only_looks):
-            kept = [one for one in _lasting(self._of(plugin)) if not (parts and any(one.part))]
-            self._store(
-                plugin, [*kept, LoadFailure(plugin, SOUND, "", "", digest=digest)] if digest else kept
-            )
+        if (digest or plugin in self._recorded) and (self._path.exists() or not self._only_looks):
+            sound = LoadFailure(plugin, SOUND, "", "", digest=digest)
+            kept = (one for one in self._of(plugin) if one.outlasts(sound))
+            self._store(plugin, [*(one for one in kept if not (parts and any(one.part))), sound])
 
     def replace_part(self, plugin: str, part: tuple[str, str], *failures: LoadFailure) -> None:
         """Record that a part of a loaded plugin failed in a turn, in place of its earlier failure, or that it works."""
@@ -231,15 +237,14 @@ class PluginHealth:
 
         delete = "DELETE FROM plugin_failures WHERE plugin = ?", (plugin,)
         insert = "INSERT INTO plugin_failures VALUES (?, ?)"
-        added = [(insert, (plugin, to_json(replace(one, others=()))[1])) for one in rows]
-        if self._write(delete, *added) and self._recorded is not None:
-            failed = {plugin} if any(one.kind != SOUND for one in rows) else set()
-            self._recorded = (self._recorded - {plugin}) | failed
+        self._write(delete, *((insert, (plugin, to_json(one)[1])) for one in rows))
+        self._recorded.add(plugin)
 
-    def _crash(self, plugin: str, before: LoadFailure | None) -> LoadFailure:
-        recent = before and before.kind == CRASHED and self._now() - before.at < WINDOW_SECONDS
-        times = before.times + 1 if before and recent else 1
-        return LoadFailure(plugin, CRASHED, "import", "", at=self._now(), times=times)
+    def _crash(self, plugin: str, before: Sequence[LoadFailure]) -> LoadFailure:
+        recent = (
+            one.times for one in before if one.kind == CRASHED and self._now() - one.at < WINDOW_SECONDS
+        )
+        return LoadFailure(plugin, CRASHED, "import", "", at=self._now(), times=max(recent, default=0) + 1)
 
     def _of(self, plugin: str) -> list[LoadFailure]:
         return [one for one in self._read() if one.plugin == plugin]
@@ -273,29 +278,29 @@ class PluginHealth:
             text = file.read_bytes() if file else b""
         return hashlib.sha256(text).hexdigest()[:16]
 
-    def _write(self, *statements: tuple[str, tuple[object, ...]]) -> bool:
+    def _write(self, *statements: tuple[str, tuple[object, ...]]) -> None:
         from claw.storage.database import Database  # most commands only read
 
         database = self._database or Database(self._path)
-        try:
+        with suppress(OSError, ClawError):
             database.tables("health", _TABLE)
             database.write_all(*statements)
-        except (OSError, ClawError):
-            return False
-        finally:
-            if database is not self._database:
-                database.close()
-        return True
+        if database is not self._database:
+            database.close()
 
-    def _notes_of_dead_processes(self) -> list[Path]:
-        """Return the notes of dead processes.
+    def _notes_of_dead_processes(self) -> Iterator[tuple[Path, str, str]]:
+        """Yield each note of a dead process, its plugin, and the cause of the end; empty when it did not end by itself.
 
         A note with our own pid was left by another process with that pid, as in a container, where a restart gets the
         pid of the process that died.
         """
-        found, own = self._folder.glob(f"{_NOTE}*"), str(os.getpid())
-        notes = [(note, note.name.removeprefix(_NOTE)) for note in found if note not in _open_notes]
-        return [note for note, pid in notes if pid == own or not (pid.isdecimal() and _is_running(int(pid)))]
+        for note in self._folder.glob(f"{_NOTE}*"):
+            pid = note.name.removeprefix(_NOTE)
+            is_dead = pid == str(os.getpid()) or not (pid.isdecimal() and _is_running(int(pid)))
+            if note not in _open_notes and is_dead:
+                with suppress(OSError):
+                    plugin, _, cause = note.read_text(encoding="utf-8", errors="replace").partition("\n")
+                    yield note, plugin.strip(), cause.strip()
 
 
 class PartHealth:
@@ -309,8 +314,7 @@ class PartHealth:
         self, health: PluginHealth | None = None, installed: "Sequence[InstalledPlugin]" = ()
     ) -> None:
         self._health, self._installed = health, {one.id: one for one in installed}
-        self._removed = dict[tuple[str, str, str], float]()  # until then, another failure is a repetition
-        self._unsteady = set[tuple[str, str, str]]()
+        self._stays_until = dict[tuple[str, str, str], float]()  # of a part that was removed
 
     @cached_property
     def _known(self) -> dict[tuple[str, str, str], float]:
@@ -325,8 +329,6 @@ class PartHealth:
         """
         known, now, key = self._known, time.monotonic(), (plugin, template, name)
         if self._health and plugin in self._installed and now >= known.get(key, 0.0):
-            if now < self._removed.pop(key, 0.0):
-                self._unsteady.add(key)
             known[key] = now + _REPEAT_SECONDS
             digest, cause = files_digest(self._installed[plugin]), " ".join(why.split())  # a row has one line
             failure = LoadFailure(
@@ -337,18 +339,10 @@ class PartHealth:
     def worked(self, plugin: str, template: str, *, name: str = "") -> None:
         """Remove the failure of a part, if one is recorded."""
         key, now = (plugin, template, name), time.monotonic()
-        if self._health and key in self._known and not (key in self._unsteady and now < self._known[key]):
+        if self._health and key in self._known and now >= self._stays_until.get(key, 0.0):
             del self._known[key]
-            self._unsteady.discard(key)
-            self._removed[key] = now + _REPEAT_SECONDS
+            self._stays_until[key] = now + _REPEAT_SECONDS
             self._health.replace_part(plugin, (template, name))
-
-
-def _lasting(rows: list[LoadFailure]) -> list[LoadFailure]:
-    """Return the records that stay when a plugin was loaded: of processes that run without it, and of its parts."""
-    others = (one for one in rows if one.of_other_process)
-    kept = [replace(one, digest=one.digest if one.stage == "run" else "-") for one in others]
-    return kept + [one for one in rows if any(one.part)]
 
 
 def files_digest(found: "InstalledPlugin") -> str:
@@ -425,15 +419,6 @@ def records_own_end(note: Path) -> Iterator[None]:
                     faulthandler.enable(_fault_files[-1], all_threads=False)
             if os._exit is recorded:
                 os._exit = leave
-
-
-def _read_note(note: Path) -> tuple[str, str]:
-    """Return the plugin of a note, and the cause of the end of its process; empty when it did not end by itself."""
-    try:
-        plugin, _, cause = note.read_text(encoding="utf-8", errors="replace").partition("\n")
-    except OSError:
-        return "", ""
-    return plugin.strip(), cause.strip()
 
 
 def _is_running(pid: int) -> bool:

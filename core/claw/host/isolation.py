@@ -51,7 +51,6 @@ class Timeouts:
     :param command_seconds: for a chat command to answer.
     :param long_command_seconds: the same, for one that waits for a model.
     :param engine_seconds: for a context engine, without the model calls and tools that it waits for.
-    :param section_keep_seconds: how long the text of a stable section is reused without rendering it again.
     :param max_timeouts: after so many timeouts a plugin is left out for ``late_pause_seconds`` after each.
     :param worker_seconds: for a plugin worker to show that its loop is not blocked.
     :param silence_seconds: for a provider between two events of one answer. The last resort: providers have a
@@ -71,7 +70,6 @@ class Timeouts:
     long_command_seconds: float = 3600.0
     section_seconds: float = 5.0
     engine_seconds: float = 60.0
-    section_keep_seconds: float = 3.0
     max_timeouts: int = 2
     late_pause_seconds: float = 60.0
     worker_seconds: float = 0.5
@@ -130,12 +128,7 @@ def run_bounded(
         except BaseException as why:  # noqa: BLE001 - raised again in the caller's thread
             raised.append(why)
 
-    with (
-        _keep_folder(undone),
-        _keep_signals(undone),
-        _catch_threads(threads),
-        contextlib.redirect_stdout(DiscardedOutput()),
-    ):
+    with _keep_process(threads, undone), contextlib.redirect_stdout(DiscardedOutput()):
         thread = threading.Thread(target=inside, daemon=True, name="claw-plugin")
         thread.start()
         thread.join(seconds)
@@ -171,12 +164,17 @@ def _is_descriptor(stream: TextIO, number: int) -> bool:
         return False
 
 
-def describe_exception(why: BaseException) -> str:
-    """Return type and text of an exception, even if its ``__str__`` raises."""
+def text_of(why: BaseException) -> str:
+    """Return the text of an exception; empty if its ``__str__`` raises."""
     try:
-        text = str(why)
+        return str(why)
     except BaseException:  # noqa: BLE001 - a plugin's __str__
-        text = ""
+        return ""
+
+
+def describe_exception(why: BaseException) -> str:
+    """Return type and text of an exception."""
+    text = text_of(why)
     if isinstance(why, ProcessExitRaised | PluginTimeout | ClawError):
         return text
     return f"{type(why).__name__}: {text}" if text else type(why).__name__
@@ -202,55 +200,34 @@ def failure_of(plugin: str, stage: str, why: BaseException, kind: str = FAILED) 
 
 
 @contextlib.contextmanager
-def _keep_folder(undone: Callable[[str], None]) -> Iterator[None]:
-    try:
-        before = os.getcwd()
-    except FileNotFoundError:  # it was removed; there is nothing to restore
-        yield
-        return
-    try:
-        yield
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            if os.getcwd() != before:
-                undone(t("the working folder"))
-        os.chdir(before)
-
-
-@contextlib.contextmanager
-def _catch_threads(tell: Callable[[BaseException], None]) -> Iterator[None]:
-    """Pass exceptions of a plugin's own threads to ``tell`` instead of printing them to the person's
-    terminal.
+def _keep_process(threads: Callable[[BaseException], None], undone: Callable[[str], None]) -> Iterator[None]:
+    """Keep what belongs to the whole process as it is: the working folder, the signal handlers, which are claw's own, and
+    the terminal, to which Python prints the exceptions of threads.
     """
-    before = threading.excepthook
+    set_handler, thread_hook, folder = signal.signal, threading.excepthook, ""
+    with contextlib.suppress(FileNotFoundError):  # it was removed; there is nothing to restore
+        folder = os.getcwd()
 
-    def hook(raised: threading.ExceptHookArgs) -> None:
-        if raised.exc_value is not None:
-            tell(raised.exc_value)
-
-    threading.excepthook = hook
-    try:
-        yield
-    finally:
-        threading.excepthook = before
-
-
-@contextlib.contextmanager
-def _keep_signals(undone: Callable[[str], None]) -> Iterator[None]:
-    """Ignore signal handlers that code off the main thread sets while plugins load: signals belong to claw."""
-    real = signal.signal
-
-    def kept(number: int, handler: Any) -> Any:
+    def keep_handler(number: int, handler: Any) -> Any:
         if threading.current_thread() is threading.main_thread():
-            return real(number, handler)
+            return set_handler(number, handler)
         undone(t("the handler of {signal}", signal=signal.Signals(number).name))
         return signal.getsignal(number)
 
-    signal.signal = kept  # type: ignore[assignment]
+    def tell(raised: threading.ExceptHookArgs) -> None:
+        if raised.exc_value is not None:
+            threads(raised.exc_value)
+
+    signal.signal, threading.excepthook = keep_handler, tell  # type: ignore[assignment]
     try:
         yield
     finally:
-        signal.signal = real
+        signal.signal, threading.excepthook = set_handler, thread_hook
+        with contextlib.suppress(FileNotFoundError):
+            if folder and os.getcwd() != folder:
+                undone(t("the working folder"))
+        if folder:
+            os.chdir(folder)
 
 
 _GUARDED = (

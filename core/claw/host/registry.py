@@ -284,28 +284,27 @@ def tool_problems(tools: Sequence[Tool], lines: Sequence[ToolDeclaration] | None
     """
     declared, provided = {line.name: line for line in lines or ()}, {tool.name: tool for tool in tools}
     known = provided if lines is None else declared
+    count, rebuild = Counter(tool.name for tool in tools), "its author must rebuild the manifest"
     twice = "its code provides the tool {tool} more than once; only one is used"
     bare = "its tool {tool} has no description, so a model cannot know what it does"
     unlisted = "its code provides the tool {tool}, which its manifest does not list"
     missing = "its manifest lists the tool {tool}, which its code does not provide"
-    count, rebuild = Counter(tool.name for tool in tools), "its author must rebuild the manifest"
+    differ = "tool {tool}: manifest and code differ in {fields}"
+    bare_names = [one.name for one in tools if not str(one.description or "").strip()]
+    other = {name: _differences(declared[name], provided[name]) for name in declared.keys() & provided.keys()}
     found = [
         *((twice, "its author must remove one", name) for name, times in count.items() if times > 1),
-        *(
-            (bare, "its author must describe it", one.name)
-            for one in tools
-            if not str(one.description or "").strip()
-        ),
+        *((bare, "its author must describe it", name) for name in bare_names),
         *((unlisted, rebuild, name) for name in sorted(provided.keys() - known.keys())),
         *((missing, rebuild, name) for name in sorted(known.keys() - provided.keys())),
+        *((differ, "its author runs claw plugins build", name) for name in sorted(other) if other[name]),
     ]
-    problems = [ClawError(why, fix=fix, tool=name) for why, fix, name in found]
-    differ, fix = "tool {tool}: manifest and code differ in {fields}", "its author runs claw plugins build"
-    for name in sorted(declared.keys() & provided.keys()):
-        written, real = msgspec.to_builtins(declared[name]), tool_line(provided[name])
-        if fields := [key for key in written if written[key] != real[key]]:
-            problems.append(ClawError(differ, fix=fix, tool=name, fields=", ".join(fields)))
-    return problems
+    return [ClawError(why, fix=fix, tool=name, fields=other.get(name, "")) for why, fix, name in found]
+
+
+def _differences(declared: ToolDeclaration, provided: Tool) -> str:
+    written, real = msgspec.to_builtins(declared), tool_line(provided)
+    return ", ".join(key for key in written if written[key] != real[key])
 
 
 def tool_line(tool: Tool) -> dict[str, Any]:
@@ -347,24 +346,23 @@ def hook_problems(module: ModuleType, specified: Iterable[str] = ()) -> list[Cla
     :param specified: the hooks that plugins specify.
     :raises ClawError: it has no hook that anybody asks.
     """
-    known, problems = {*HOOKS, "register_commands", *specified}, list[ClawError]()
-    has_hook = hasattr(module, "hookspecs")
+    known = {*HOOKS, "register_commands", *specified}
+    marked, unmarked = dict[str, Any](), list[str]()
+    for name, thing in vars(module).items():
+        if inspect.isfunction(thing) and hasattr(thing, _IMPLEMENTS):
+            marked[getattr(thing, _IMPLEMENTS)["specname"] or name] = thing
+        elif name in known and callable(thing):
+            unmarked.append(name)
+    misspelt = {name: near for name in marked if name not in known and (near := _near_hook(name, known))}
+    empty = [name for name in marked if name in HOOKS and _returns_nothing(marked[name])]
     fix = "correct it if it is yours, or update or uninstall it"
-    for name, function in vars(module).items():
-        marks = getattr(function, _IMPLEMENTS, None) if inspect.isfunction(function) else None
-        hook = marks["specname"] or name if marks else name
-        near = _near_hook(hook, known) if marks and hook not in known else None
-        if near:
-            why = "claw has no hook {name}; did you mean {near}?"
-            problems.append(ClawError(why, fix=fix, name=hook, near=near))
-        elif marks is None and name in known and callable(function):
-            problems.append(ClawError("its function {name} is not marked with @hookimpl", fix=fix, name=name))
-        elif marks is not None:
-            has_hook = True
-            if hook in HOOKS and _returns_nothing(function):
-                why = "its hook {name} returns nothing: it must return a list"
-                problems.append(ClawError(why, fix=fix, name=hook))
-    if has_hook:
+    found = [
+        *(("claw has no hook {name}; did you mean {near}?", name) for name in misspelt),
+        *(("its function {name} is not marked with @hookimpl", name) for name in unmarked),
+        *(("its hook {name} returns nothing: it must return a list", name) for name in empty),
+    ]
+    problems = [ClawError(why, fix=fix, name=name, near=misspelt.get(name, "")) for why, name in found]
+    if hasattr(module, "hookspecs") or len(marked) > len(misspelt):
         return problems
     nothing = ClawError("its package {package} implements no hook", fix=fix, package=module.__name__)
     raise (problems or [nothing])[0]

@@ -151,27 +151,27 @@ def _operators_state(
     return None
 
 
-def with_failure(state: PluginState, failure: LoadFailure | None, now: float) -> PluginState:
+def with_failures(state: PluginState, failures: Sequence[LoadFailure], now: float) -> PluginState:
     """Quarantine a plugin that would be used and whose last load failed with the files that it has.
 
     One of which only a part cannot be used, or that another process goes on without, keeps its state, with the reason.
     """
-    if failure is None or not state.is_usable:
-        return state
-    held = [one for one in (failure, *failure.others) if one.holds_for(state.found)]
-    if not held:
-        if not failure.of_other_process:
-            return state
-        why = t("process {pid} runs without it, where it failed: {why}", pid=failure.run, why=failure.why)
+    held = [one for one in failures if one.holds_for(state.found)] if state.is_usable else []
+    elsewhere = next((one for one in failures if one.of_other_process), None) if state.is_usable else None
+    if held:
+        faults = tuple((one.why, one.advice or failure_fix(state.found, one)) for one in held)
+        why, fix = ("; ".join(filter(None, dict.fromkeys(parts))) for parts in zip(*faults, strict=True))
+        noted = replace(state, why=why, stage=held[0].stage, fix=fix, faults=faults)
+        if held[0].kind == NOTED:
+            return noted
+        prevented = any(one.prevents_loading(now) for one in held)
+        return replace(noted, state=QUARANTINED, eager=False, without_failure=state, prevented=prevented)
+    if elsewhere:
+        values = {"pid": elsewhere.run, "why": elsewhere.why}
+        why = t("process {pid} runs without it, where it failed: {why}", **values)
         fix = t("restart that process; if it is the gateway: claw gateway restart")
-        return replace(state, why=why, stage=failure.stage, fix=fix)
-    faults = tuple((one.why, one.advice or failure_fix(state.found, one)) for one in held)
-    why, fix = ("; ".join(filter(None, dict.fromkeys(parts))) for parts in zip(*faults, strict=True))
-    noted = replace(state, why=why, stage=held[0].stage, fix=fix, faults=faults)
-    if held[0].kind == NOTED:
-        return noted
-    prevented = any(one.prevents_loading(now) for one in held)
-    return replace(noted, state=QUARANTINED, eager=False, without_failure=state, prevented=prevented)
+        return replace(state, why=why, stage=elsewhere.stage, fix=fix)
+    return state
 
 
 def failure_fix(found: InstalledPlugin, failure: LoadFailure) -> str:

@@ -14,11 +14,9 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from claw.contracts.errors import ToolError
 from claw.contracts.text import repair_text
@@ -31,6 +29,7 @@ from claw.host.isolation import (
     Timeouts,
     describe_exception,
     show_traceback,
+    text_of,
 )
 from claw.i18n import t
 
@@ -74,35 +73,28 @@ class PluginWorker:
         if who and late >= self.timeouts.max_timeouts and clock() < self._left_out_until[who]:
             raise TimeoutError(f"it did not answer {late} times, and is asked again later")
         loop = self._loop_of(who)
-
-        async def call() -> Any:
-            answer = step(*values)
-            answer = await answer if inspect.isawaitable(answer) else answer
-            if len(left := asyncio.all_tasks() - {asyncio.current_task()}) > MAX_LEFT_TASKS:
-                for task in left:  # the plugin starts tasks and never waits for them
-                    task.cancel()
-            return answer
-
-        job, limit = _Job(call, loop), self.timeouts.review_seconds if seconds is None else seconds
+        answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_outcome(step, *values), loop))
+        limit = self.timeouts.review_seconds if seconds is None else seconds
         try:  # no wait_for: in Python 3.11 it loses a cancellation that arrives together with the answer
             async with asyncio.timeout(seconds):
-                while seconds is None and not (await asyncio.wait({job.answer}, timeout=limit))[0]:
+                while seconds is None and not (await asyncio.wait({answer}, timeout=limit))[0]:
                     if not await _is_responsive(loop, self.timeouts.worker_seconds):
                         raise TimeoutError
-                return await job.answer
+                value, why = await answer
         except TimeoutError:
-            if job.answer.done() and not job.answer.cancelled():
-                raise  # the plugin raised it
             self.count_timeout(who)
-            job.cancel()
+            answer.cancel()
             if not await _is_responsive(loop, self.timeouts.worker_seconds):
                 self._loops.pop(who, None)  # abandon the thread that the plugin blocks
             raise TimeoutError(f"it did not answer within {limit:g} s") from None
         except asyncio.CancelledError:
-            job.cancel()
-            if seconds is None:
-                await asyncio.wait({job.answer}, timeout=self.timeouts.worker_seconds)
+            answer.cancel()
+            if seconds is None:  # whoever passes through the loop now comes behind the step
+                await _is_responsive(loop, self.timeouts.worker_seconds)
             raise
+        if why:
+            raise why
+        return value
 
     def count_timeout(self, who: str) -> None:
         """Count a call of a plugin that took too long."""
@@ -111,20 +103,19 @@ class PluginWorker:
         self._left_out_until[who] = asyncio.get_running_loop().time() + pause
 
     def close(self) -> None:
-        """Stop the loops: cancel tasks that plugins left there; a blocked thread is a daemon and ends with
-        the process.
-        """
+        """Stop the loops, with what plugins left there; a blocked thread is a daemon and ends with the process."""
         loops, self._loops = self._loops, {}
         for loop in loops.values():
             with contextlib.suppress(RuntimeError):  # the loop has ended already
-                loop.call_soon_threadsafe(_stop_loop, loop)
+                loop.call_soon_threadsafe(loop.stop)
 
     def _loop_of(self, who: str) -> asyncio.AbstractEventLoop:
         loop = self._loops.get(who)
         if loop is None or loop.is_closed():  # a forgotten task that raises SystemExit ends its loop
-            loop = self._loops[who] = asyncio.new_event_loop()
+            runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+            loop = self._loops[who] = runner.get_loop()
             loop.set_exception_handler(partial(self._on_loop_error, who))
-            threading.Thread(target=_run_loop, args=(loop,), daemon=True, name="claw-plugin").start()
+            threading.Thread(target=_run_loop, args=(runner,), daemon=True, name="claw-plugin").start()
         return loop
 
     def _on_loop_error(self, who: str, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -132,74 +123,34 @@ class PluginWorker:
         self._on_task_error(who, describe_exception(why) if why else str(context.get("message")))
 
 
-class _Job:
-    """One coroutine that runs in another thread's loop, with its answer as a future of this one.
+async def _outcome(step: Callable[..., Any], *values: Any) -> tuple[Any, Exception | None]:
+    """Return the answer of a step and what it raised: a task that raises after its caller has gone would be logged."""
 
-    ``run_coroutine_threadsafe`` does the same with two futures more and a lock, at three times its cost.
-    """
+    async def call() -> Any:
+        answer = step(*values)
+        answer = await answer if inspect.isawaitable(answer) else answer
+        if len(left := asyncio.all_tasks() - {asyncio.current_task()}) > MAX_LEFT_TASKS:
+            for task in left:  # the plugin starts tasks and never waits for them
+                task.cancel()
+        return answer
 
-    def __init__(self, step: Callable[[], Awaitable[Any]], loop: asyncio.AbstractEventLoop) -> None:
-        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._step, self._loop = step, loop
-        self._task: asyncio.Task[Any] | None = None
-        self._is_cancelled = False
-        loop.call_soon_threadsafe(self._begin)
-
-    def cancel(self) -> None:
-        self._is_cancelled = True
-        with contextlib.suppress(RuntimeError):  # the loop has ended already
-            self._loop.call_soon_threadsafe(self._cancel)
-
-    def _begin(self) -> None:
-        if not self._is_cancelled:
-            self._task = self._loop.create_task(isolated(self._step()))
-            self._task.add_done_callback(self._finish)
-
-    def _cancel(self) -> None:
-        if self._task:
-            self._loop.call_soon(self._task.cancel)  # behind its first step
-
-    def _finish(self, task: "asyncio.Task[Any]") -> None:
-        _ = task.cancelled() or task.exception()  # an error after its caller has gone is not logged
-        with contextlib.suppress(RuntimeError):  # the caller's loop has ended
-            self.answer.get_loop().call_soon_threadsafe(self._deliver, task)
-
-    def _deliver(self, task: "asyncio.Task[Any]") -> None:
-        if task.cancelled():
-            self.answer.cancel()
-        elif (why := task.exception()) and not self.answer.done():
-            self.answer.set_exception(why)
-        elif not self.answer.done():
-            self.answer.set_result(task.result())
+    try:
+        return await isolated(call()), None
+    except Exception as why:  # noqa: BLE001 - raised again in the caller's loop
+        return None, why
 
 
 async def _is_responsive(loop: asyncio.AbstractEventLoop, seconds: float) -> bool:
-    alive: Future[bool] = Future()
-
-    def answer() -> None:
-        if alive.set_running_or_notify_cancel():
-            alive.set_result(True)
-
     with contextlib.suppress(TimeoutError, RuntimeError):  # it is blocked; it has ended
-        loop.call_soon_threadsafe(answer)
         async with asyncio.timeout(seconds):
-            return await asyncio.wrap_future(alive)
+            await in_loop(loop, asyncio.sleep)(0)
+            return True
     return False
 
 
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
-
-
-def _stop_loop(loop: asyncio.AbstractEventLoop) -> None:
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    loop.call_later(0.2 if tasks else 0, loop.stop)
+def _run_loop(runner: asyncio.Runner) -> None:
+    with runner:  # at the end it cancels what is left in the loop
+        runner.get_loop().run_forever()
 
 
 def is_own_exit(why: BaseException) -> bool:
@@ -284,68 +235,6 @@ def _forget_abandoned(task: "asyncio.Future[Any]") -> None:
         task.exception()
 
 
-class ReusableTimeout:
-    """Reusable timeout: ``with alarm.at(when):`` raises ``TimeoutError`` if the wait inside is not over by
-    then.
-
-    ``asyncio.timeout_at`` creates and cancels a timer each time: 7 µs, a third of the cost of a streamed
-    token. Here one timer checks, when it fires, if the deadline was moved meanwhile. For waits one after the
-    other; ``close`` it at the end.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._when = self._cancels_before = 0.0
-        self.fired = False
-
-    def at(self, when: float) -> Self:
-        """Set the deadline, in the loop's time."""
-        self._when = when
-        return self
-
-    def within(self, seconds: float) -> Self:
-        """Set the deadline, in seconds from now."""
-        self._when = self._loop.time() + seconds
-        return self
-
-    def close(self) -> None:
-        """Cancel the timer."""
-        if self._timer:
-            self._timer.cancel()
-
-    def __enter__(self) -> None:
-        self._task = task = asyncio.current_task()
-        assert task is not None
-        self._cancels_before, self.fired = task.cancelling(), False
-        if self._timer is None or self._timer.when() > self._when:
-            self._schedule()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        task, self._task = self._task, None
-        if self.fired and task is not None:
-            still_cancelled = task.uncancel() > self._cancels_before
-            if kind is asyncio.CancelledError and not still_cancelled:
-                raise TimeoutError from why
-
-    def _schedule(self) -> None:
-        self.close()
-        self._timer = self._loop.call_at(self._when, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._task is None:
-            return  # nothing waits; the next wait schedules a timer again
-        if self._when > self._loop.time():
-            self._schedule()
-        else:
-            self.fired = True
-            self._task.cancel()
-
-
 GRACE_SECONDS = 4.0
 """Time for a cancelled tool to clean up before it is abandoned."""
 _log = logging.getLogger(__name__)
@@ -389,25 +278,18 @@ async def _isolated(tool: Tool, arguments: dict[str, Any], context: ToolContext)
     try:
         return _as_result(tool, await tool.run(arguments, context))
     except ToolError as error:
-        return ToolResult(repair_text(_text_of(error)), is_error=True)
+        return ToolResult(repair_text(text_of(error) or type(error).__name__), is_error=True)
     except BaseException as error:
         if is_own_exit(error):
             raise
         _log.info("tool %s of plugin %s raised", tool.name, tool.plugin, exc_info=error)
         show_traceback(error)
-        message, place = _text_of(error).strip(), location_of(error)
+        message, place = text_of(error).strip(), location_of(error)
         if " " not in message:  # KeyError('x') says nothing without its name
             message = f"{type(error).__name__}: {message}".removesuffix(": ")
         details = {"error": type(error).__name__, "plugin": tool.plugin}
         message = attributed(tool, message) + (f" [{place}]" if place else "")
         return ToolResult(repair_text(message), details, is_error=True)
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  __str__ can be a plugin's code too
-        return type(error).__name__
 
 
 def _as_result(tool: Tool, answer: Any) -> ToolResult:

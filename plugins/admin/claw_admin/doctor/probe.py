@@ -53,7 +53,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
     :param network: hosts that it looked up or connected to; ``written``: files opened for writing.
     :param fault: stage, cause and fix, when it was quarantined.
     :param notes: what of it cannot be used, each with its fix.
-    :param failure: the same as a record of plugin health; None when the fault is not in its code.
+    :param failures: the same as records of plugin health; none when the fault is not in its code.
     """
 
     import_ms: float = 0.0
@@ -66,7 +66,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
     subprocess: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
     fault: tuple[str, str, str] | None = None
-    failure: LoadFailure | None = None
+    failures: tuple[LoadFailure, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
 
 
@@ -86,21 +86,23 @@ def _run_probe(plugin: str) -> ProbeResult:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             why = t("it did not answer within {seconds} s", seconds=SECONDS)
-            return ProbeResult(fault=("import", why, ""), failure=LoadFailure(plugin, HUNG, "import", why))
+            return ProbeResult(
+                fault=("import", why, ""), failures=(LoadFailure(plugin, HUNG, "import", why),)
+            )
         log = done.stderr.decode(errors="replace")
-        failure = PluginHealth(Path(folder, "plugins")).failures().get(plugin)
+        failures = PluginHealth(Path(folder, "plugins")).failures().get(plugin, ())
         try:
             seen = msgspec.json.decode(Path(folder, _FILE).read_bytes(), type=ProbeResult)
         except OSError:
             why = t("the process ended with code {code}", code=done.returncode)
             stage = "register" if _IMPORTED in log else "import"
-            failure = failure or LoadFailure(plugin, CRASHED, stage, "")
+            failure = failures[0] if failures else LoadFailure(plugin, CRASHED, stage, "")
             failure = replace(failure, stage=stage, cause=why, times=MAX_CRASHES)
-            return ProbeResult(fault=(stage, why, ""), failure=failure)
+            return ProbeResult(fault=(stage, why, ""), failures=(failure,))
     roots = parse_import_times(log.partition(_MARK)[2].partition(_END)[0].splitlines())
     total = sum(root.ms for root, _ in roots)
     return msgspec.structs.replace(
-        seen, import_ms=round(total, 1), chain=heaviest_chain(roots), failure=failure
+        seen, import_ms=round(total, 1), chain=heaviest_chain(roots), failures=failures
     )
 
 
@@ -110,9 +112,9 @@ def record_health(found: InstalledPlugin, seen: ProbeResult, home: Path, *, part
     :param parts: if it loads, also forget its parts that failed in turns.
     """
     health = PluginHealth(home / "plugins")
-    if seen.failure:
-        digest, failures = files_digest(found), (seen.failure, *seen.failure.others)
-        health.record(*(replace(one, digest=digest, run=0, at=0.0, others=()) for one in failures))
+    if seen.failures:
+        digest = files_digest(found)
+        health.record(*(replace(one, digest=digest, run=0, at=0.0) for one in seen.failures))
     elif not seen.fault:
         health.clear(found.id, parts=parts, digest="" if found.is_first_party else files_digest(found))
 
