@@ -390,7 +390,7 @@ BUDGETS = {
     "claw_context": 1654,
     "claw_discord": 2504,
     "claw_feishu": 4688,
-    "claw_gateway": 5801,
+    "claw_gateway": 5860,
     "claw_google": 471,
     "claw_http": 2826,
     "claw_http_sdk": 419,
