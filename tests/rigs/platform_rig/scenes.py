@@ -16,7 +16,7 @@ from rigs.platform_rig.labels import pieces, whole_runs
 from rigs.platform_rig.settling import Patience, stop, until_settled
 from rigs.platform_rig.world import API_TOKEN, Setting, World, until
 
-_PATIENCE = Patience(600.0, 15.0)
+_PATIENCE = Patience(600.0)
 _LISTENS_SECONDS = 60.0
 _IN_TIME_SECONDS = 1.5
 _SLOWLY = (0.4, 0.4)
