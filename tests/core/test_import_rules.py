@@ -395,7 +395,7 @@ BUDGETS = {
     "claw_context": 1696,
     "claw_discord": 2459,
     "claw_feishu": 4509,
-    "claw_gateway": 5980,
+    "claw_gateway": 6036,
     "claw_google": 471,
     "claw_http": 2826,
     "claw_http_sdk": 419,

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,11 @@ class Venv:
             pip += ["--find-links", folder]  # what core depends on of ours
             self.links.append(folder)
         environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
-        done = subprocess.run(pip, capture_output=True, text=True, env=environment)
+        for pause in (15, 60, 0):  # an index that is away for a moment is asked again, as in .ci/run
+            done = subprocess.run(pip, capture_output=True, text=True, env=environment)
+            if done.returncode == 0 or not pause:
+                break
+            time.sleep(pause)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def claw(self, *words: str) -> subprocess.CompletedProcess[str]:

@@ -1,11 +1,14 @@
 """The judge of the platform rig finds each kind of fault in invented histories, and none in a good one."""
 
 import ast
+import asyncio
 import json
 import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -28,6 +31,7 @@ from rigs.platform_rig.model_service import called, pending
 from rigs.platform_rig.pace import DiscordPace, FeishuPace, TelegramPace
 from rigs.platform_rig.report import document, exit_code, table
 from rigs.platform_rig.seeds import read_lines, run_seeds, seeds_of, total
+from rigs.platform_rig.settling import Patience, until_settled
 from rigs.platform_rig.storm import Plan
 from rigs.platform_rig.telegram_methods import Refused
 from rigs.platform_rig.telegram_service import SECOND_TOKEN, TelegramService
@@ -326,6 +330,33 @@ def test_html_that_telegram_cannot_parse_is_refused(text):
     with pytest.raises(ParseError):
         visible_text(text, "HTML")
     assert visible_text("<b>x</b> &lt;y&gt;", "HTML") == "x <y>"
+
+
+class Refusing:
+    """A world in which a service refuses a call every half a second, so many times, before an answer is there."""
+
+    callers = None
+
+    def __init__(self, refusals: int) -> None:
+        self.model, self.refusals, self.made = SimpleNamespace(requests=1), refusals, 0
+
+    def calls(self) -> int:
+        self.made += self.made < self.refusals
+        return self.made
+
+    def history(self) -> History:
+        is_answered = 0 < self.refusals <= self.made
+        return History(ASKED[:1], GOOD.visible[:1] if is_answered else ())
+
+
+@pytest.mark.parametrize(("refusals", "lost"), [(6, 0), (0, 1)])
+async def test_a_life_is_over_when_it_does_nothing_and_not_while_its_calls_are_refused(refusals, lost):
+    world: Any = Refusing(refusals)
+    dead: Any = SimpleNamespace(pid=0, code=None)  # it uses no processor
+    async with asyncio.timeout(20):
+        await until_settled(world, dead, Patience(quiet_seconds=1.0))
+
+    assert judge(world.history()).counts["lost"] == lost
 
 
 def test_seeds_are_given_as_numbers_and_ranges():

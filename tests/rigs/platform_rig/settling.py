@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +11,8 @@ from rigs.platform_rig.judge import judge
 from rigs.platform_rig.world import World
 
 _STILL_SECONDS, _TICK_SECONDS = 2.0, 0.5
-_OPEN = ("lost", "half_left", "card_open", "half_explained", "file_lost", "file_told")
+_OPEN = ("lost", "half_left", "half_told", "card_open", "half_explained", "file_lost", "file_told")
 """Counts that may still change: a message in doubt is settled when the messages of its chat have arrived."""
-_IDLE_SHARE = 0.1
-"""A gateway that runs, or waits for a processor, for less of the time than this is idle."""
 
 
 @dataclass(frozen=True)
@@ -21,30 +20,35 @@ class Patience:
     """Time limits of a life.
 
     :ivar most_seconds: in all.
-    :ivar quiet_seconds: nothing changed for so long, and the gateway was idle: it is over, though something is missing.
+    :ivar quiet_seconds: it is over, though something is missing, when the gateway was idle for so long, no service was
+        called, and nothing changed. A group of Telegram's that had its 20 messages takes the next after a minute.
     """
 
     most_seconds: float = 900.0
-    quiet_seconds: float = (
-        75.0  # a group of Telegram's that had its 20 messages takes the next after a minute
-    )
+    quiet_seconds: float = 75.0
 
 
 async def until_settled(world: World, life: GatewayProcess, patience: Patience) -> None:
-    """Wait until all is answered and nothing changes; or nothing has changed for long; or the time is over."""
+    """Wait until all is answered and nothing changes; or the gateway has done nothing for long; or the time is over.
+
+    A call that a service refuses changes nothing in a chat, but the gateway is at work: it obeys ``retry_after``.
+    """
     ends, before, quiet, busy = time.monotonic() + patience.most_seconds, None, 0.0, _busy_seconds(life.pid)
+    counts: Counter[str] = Counter()
     while time.monotonic() < ends and life.code is None:
         history = world.history()
-        calls = [len(one.attempts) for one in history.calls]
-        now = world.model.requests, len(history.effects), [one.text for one in history.visible], calls
-        counts = judge(history).counts
+        attempts = [len(one.attempts) for one in history.calls]
+        visible = [one.text for one in history.visible]
+        now = world.model.requests, world.calls(), len(history.effects), visible, attempts
+        if now != before:
+            counts = judge(history).counts
         # a part that was left may still be deleted
         is_open = any(counts[name] for name in _OPEN) or (world.callers and world.callers.waiting)
         worked, busy = _busy_seconds(life.pid) - busy, _busy_seconds(life.pid)
         if now != before:
             before, quiet = now, 0.0
-        elif not is_open or worked < _TICK_SECONDS * _IDLE_SHARE:
-            quiet += _TICK_SECONDS
+        else:
+            quiet += max(0.0, _TICK_SECONDS - worked) if is_open else _TICK_SECONDS
         if quiet > (patience.quiet_seconds if is_open else _STILL_SECONDS):
             return
         await asyncio.sleep(_TICK_SECONDS)

@@ -42,6 +42,10 @@ _USERS = ("u1", "u2", "u3", "u4")
 _MOST_CALLS_OF_A_USER, _MOST_WAITING = 3, 8  # two accounts share the conversation of a person
 _FEISHU_TWICE = 0.05
 _FEISHU_PATH = "/webhook/feishu/default"
+_WITHOUT_MESSAGE = (
+    "getUpdates", "getMe", "setWebhook", "sendChatAction", "/typing", "/gateway", "/gateway/bot", "/users/@me",
+    "/bot/v3/info", "/tenant_access_token/internal",
+)  # fmt: skip
 _RECENT, _EDITED, _EDIT = 6, 0.6, ", please"
 
 
@@ -334,6 +338,13 @@ class World:
             total["feishu 429"] = self.feishu.pace.refused
             total["feishu pushes again"] = self.feishu.push.repeats
         return +total
+
+    def calls(self) -> int:
+        """Return how often services were called for messages: to send, edit, delete or search one."""
+        rest = [self.discord.rest] if self.discord is not None else []
+        services = [*self.bots, *rest, *([self.feishu] if self.feishu is not None else [])]
+        counts = (item for one in services for item in one.calls.items())
+        return sum(count for name, count in counts if not name.endswith(_WITHOUT_MESSAGE))
 
     def effect_lines(self) -> list[str]:
         """Return the lines that tools have written."""
