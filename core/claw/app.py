@@ -192,7 +192,7 @@ class App:
         self.keep_channels: Callable[[App, App], Mapping[str, Contribution[Channel]]] | None = None
         if before and (keep := before.keep_channels):
             self.keep_channels = keep
-            self.registry = replace(registry, channels=keep(before, self))
+            self.registry = replace(self.registry, channels=keep(before, self))
         self.runtime: Runtime = self._attach_approver(self._make_runtime(before))
         self.chat_commands = ChatCommands(self.host, self._worker, self.log)
         self._log_findings()
