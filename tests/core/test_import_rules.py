@@ -390,7 +390,7 @@ BUDGETS = {
     "claw_context": 1654,
     "claw_discord": 2504,
     "claw_feishu": 4688,
-    "claw_gateway": 5881,
+    "claw_gateway": 5895,
     "claw_google": 471,
     "claw_http": 2826,
     "claw_http_sdk": 419,
