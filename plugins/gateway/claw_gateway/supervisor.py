@@ -199,7 +199,7 @@ class ChannelServer:
     def _state_of(self, key: str) -> ChannelState:
         pausing, submitted = self._pausing.get(key, ""), self._last_submit.get(key)
         state, task = state_from(self.channels[key].value, pausing, submitted), self._listening.get(key)
-        if state.state == "up" and (why := self._unheard.get(key)):
+        if state.state != "failed" and (why := self._unheard.get(key)):
             return replace(state, state="failed", detail=why, last_error=why)
         if state.state == "failed" or task is None or not task.done() or task.cancelled():
             is_listening = task is not None and not task.done()
