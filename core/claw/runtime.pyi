@@ -216,6 +216,7 @@ from claw.host.health import (
     LoadFailure as LoadFailure,
     PluginHealth as PluginHealth,
     files_digest as files_digest,
+    location_of as location_of,
     records_own_end as records_own_end,
 )
 from claw.host.integrity import (

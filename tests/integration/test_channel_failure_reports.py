@@ -36,12 +36,26 @@ async def test_webhook_mode_without_the_listener_has_failed_and_names_what_is_mi
             def state():
                 return next(one.state for one in serving.report().channels if one.name == "telegram")
 
+            first = state()  # what the line "ready" of the log names
             await until(lambda: state().state in ("up", "failed"))
             reported = state()
             stop.set()
             await running
     assert reported.state == ("up" if listens else "failed")
     assert ("channels.http" in reported.detail) is not listens
+    assert (first.state == "failed" and "channels.http" in first.detail) is not listens
+
+
+@pytest.mark.parametrize("name", ["telegram", "feishu"])
+def test_the_check_of_one_channel_says_that_nothing_accepts_its_webhooks(tmp_path, name):
+    machine = Machine(tmp_path)
+    own = {"telegram": {"botToken": "1:x", "apiBase": "http://127.0.0.1:9", "webhookSecret": SECRET},
+           "feishu": {"appId": "cli_1", "appSecret": "s", "domain": "http://127.0.0.1:9", "encryptKey": "k"}}  # fmt: skip
+    for more, count in ({}, 1), ({"http": {}}, 0):
+        channels = {name: {"mode": "webhook", **own[name]}, **more}
+        machine.configured(json.dumps({"channels": channels}), "config.json")
+        said = machine.claw("doctor", name)
+        assert said.out.count("no message can arrive: webhooks need channels.http") == count, said.out
 
 
 @pytest.mark.parametrize("name", ["telegram", "feishu"])

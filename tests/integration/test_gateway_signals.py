@@ -2,6 +2,7 @@
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +20,40 @@ threading.Thread(target=time.sleep, args=(30,)).start()  # a stranger's, and no 
 print("ready", flush=True)
 time.sleep(30)
 sys.exit(9)
+"""
+
+BLOCKED = """
+import ctypes, sys, threading
+from claw_gateway.process.signals import SignalHandlers
+SignalHandlers(stop_seconds=0.4).install()
+libc, mutex = ctypes.CDLL(None), (ctypes.c_char * 64)()
+libc.pthread_mutex_lock(mutex)
+print("ready", flush=True)
+libc.pthread_mutex_lock(mutex)  # for ever; no signal interrupts it
+"""
+
+THREADLESS = """
+import sys, threading, time
+from claw_gateway.process.signals import SignalHandlers
+SignalHandlers(stop_seconds=0.4).install()
+def start_new_thread(*given):
+    raise RuntimeError("can't start new thread")
+threading._start_new_thread = start_new_thread
+print("ready", flush=True)
+time.sleep(30)
+sys.exit(9)
+"""
+
+KEEPS_PYTHON = """
+import ctypes, os, signal, sys
+from claw_gateway.process import signals
+signals._ALARM_SECONDS = 0.1
+signals.SignalHandlers(stop_seconds=0.4).install()
+python, mutex = ctypes.PyDLL(None), (ctypes.c_char * 64)()
+python.pthread_mutex_lock(mutex)
+print("ready", flush=True)
+signal.pause()
+python.pthread_mutex_lock(mutex)  # for ever, and no other thread runs Python code meanwhile
 """
 
 DROPPED = """
@@ -65,6 +100,25 @@ def test_a_process_that_hangs_is_gone_in_time_with_code_0(word):
         subprocess.run(["kill", f"-{word}", str(hanging.pid)], check=True)
         assert hanging.wait(10) == 0
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a mutex of glibc")
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [(BLOCKED, 0), (THREADLESS, 0), (KEEPS_PYTHON, -signal.SIGALRM)],
+    ids=["blocked", "threadless", "keeps_python"],
+)
+def test_it_ends_in_time_though_no_handler_can_run_and_no_thread_be_started(program, code):
+    began = time.monotonic()
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout.readline() == "ready\n"
+            time.sleep(0.3)  # until it is in the library
+            running.terminate()
+            assert running.wait(10) == code
+        finally:
+            running.kill()
+    assert time.monotonic() - began < 10
 
 
 def test_a_signal_whose_exception_is_dropped_while_claw_is_imported_stops_the_gateway(home):  # noqa: F811

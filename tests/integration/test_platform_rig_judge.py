@@ -4,6 +4,8 @@ import ast
 import asyncio
 import json
 import random
+import sys
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +27,7 @@ from rigs.platform_rig.feishu_types import (
     wrong_in_push,
     wrong_in_request as wrong_in_feishu_request,
 )
+from rigs.platform_rig.gateway_process import GatewayProcess, where_it_is
 from rigs.platform_rig.judge import LIMITS, judge
 from rigs.platform_rig.labels import answer_parts, file_name
 from rigs.platform_rig.model_service import called, pending
@@ -237,6 +240,21 @@ def test_notices_without_a_question_to_the_model_break_a_limit_when_they_are_mor
 def test_incidents_and_illformed_requests_break_limits():
     incidents = Counter(crashed=1, did_not_stop=2, tools_missing=3)
     assert broken(replace(GOOD, incidents=incidents, illformed=["x"])) == {"illformed": 1, **incidents}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="proc(5) knows whether a process has ended")
+async def test_a_process_that_ended_while_the_loop_of_the_rig_was_late_has_ended():
+    process = await asyncio.create_subprocess_exec("sleep", "0.5")
+    life = GatewayProcess(process.pid, process.wait())
+    asyncio.get_running_loop().call_later(0.02, time.sleep, 2.0)  # the judge of another storm
+    assert await life.wait(0.2)
+    assert life.code == 0
+    runs = await asyncio.create_subprocess_exec("sleep", "30")
+    other = GatewayProcess(runs.pid, runs.wait())
+    assert not await other.wait(0.05)
+    assert f"{runs.pid} S" in where_it_is(runs.pid)
+    other.kill()
+    assert await other.wait(20)
 
 
 def test_the_rig_imports_nothing_of_claw_and_none_of_its_fakes():

@@ -374,14 +374,15 @@ def package_of(frame: FrameType) -> str:
     return "" if package in _NOT_OF_PLUGINS else package
 
 
-def location_of(why: BaseException) -> str:
+def location_of(why: BaseException, caller: str = "") -> str:
     """Return the line of a plugin's own code that raised, as ``package/file.py:7``; empty when there is none.
 
-    The plugin is the first package of the traceback that is not claw, pluggy or Python.
+    The plugin is the first package of the traceback that is not claw, pluggy, Python or ``caller``: the package of
+    a plugin that calls others.
     """
     own, place, step = "", "", (why.__cause__ or why).__traceback__
     while step:
-        if (package := package_of(step.tb_frame)) and package == (own or package):
+        if (package := package_of(step.tb_frame)) not in ("", caller) and package == (own or package):
             own, place = package, "/".join(Path(step.tb_frame.f_code.co_filename).parts[-2:])
             place += f":{step.tb_lineno}"
         step = step.tb_next

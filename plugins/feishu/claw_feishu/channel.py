@@ -78,7 +78,7 @@ class FeishuChannel(ConnectionEvents):
         self.tenant = Tenant(http, settings.app_id, self._secret("app_secret", "appSecret"), time.monotonic)
         self.bot = FeishuBot("", settings.app_id, account)
         self.directory = Directory(self.tenant)
-        self._reactions = Reactions(self.tenant, settings.app_id)
+        self._reactions = Reactions(self.tenant, settings.app_id, settings.typing_reaction)
         self._state = ChannelState()
         self._inbox: Inbox | None = None
         self._chat_locks: dict[str, tuple[asyncio.Lock, int]] = {}
@@ -264,12 +264,15 @@ class FeishuChannel(ConnectionEvents):
 
     async def typing(self, address: Address, message_id: str = "") -> None:
         """Add a reaction to the message until ``settled``: Feishu has no typing indicator."""
-        if message_id and self.settings.typing_reaction:
-            await self._reactions.begin(message_id, self.settings.typing_reaction)
+        await self._reactions.begin(message_id)
 
     async def settled(self, address: Address, message_id: str = "") -> None:
         """Remove the typing reaction."""
         await self._reactions.end(message_id)
+
+    async def remove_left_typing(self, address: Address, message_id: str) -> None:
+        """Remove the typing reactions that a process before left at a message."""
+        await self._reactions.remove_left(message_id)
 
     async def _send_whole(self, outbound: Outbound) -> Receipt:
         """Send a streamed answer that cards could not take, split into messages."""
@@ -280,13 +283,10 @@ class FeishuChannel(ConnectionEvents):
         for at, part in enumerate(parts):
             last = at == len(parts) - 1
             piece = replace(
-                outbound,
-                key=later_key(outbound.key, at),
+                outbound, key=later_key(outbound.key, at), text=part,
                 reply_to=outbound.reply_to if at == 0 else None,
-                text=part,
-                attachments=outbound.attachments if last else (),
-                buttons=outbound.buttons if last else (),
-            )
+                attachments=outbound.attachments if last else (), buttons=outbound.buttons if last else (),
+            )  # fmt: skip
             ids += (await self.send(piece)).message_ids
         return Receipt(tuple(ids))
 

@@ -24,12 +24,13 @@ class Reactions:
     """The bot's reactions: removing one needs its id.
 
     :param app_id: operator id of the bot's reactions in the service's lists.
+    :param typing_kind: the emoji that serves as typing indicator; empty = none.
     """
 
-    def __init__(self, tenant: Tenant, app_id: str) -> None:
-        self._tenant, self._app_id = tenant, app_id
+    def __init__(self, tenant: Tenant, app_id: str, typing_kind: str) -> None:
+        self._tenant, self._app_id, self._typing_kind = tenant, app_id, typing_kind
         self._ids: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._typing: dict[str, str] = {}
+        self._typing: set[str] = set()
         self._refused = False
 
     async def put(self, message_id: str, emoji: str) -> None:
@@ -51,34 +52,52 @@ class Reactions:
         if id:
             await self._tenant.call("DELETE", f"{_path(message_id)}/{id}")
 
-    async def begin(self, message_id: str, kind: str) -> None:
+    async def begin(self, message_id: str) -> None:
         """Add the typing reaction, once. After a refusal the service is not asked again."""
-        if message_id in self._typing or self._refused:
+        if not (message_id and self._typing_kind) or message_id in self._typing or self._refused:
             return
-        self._typing[message_id] = kind
+        self._typing.add(message_id)
         try:
-            await self.put(message_id, kind)
+            await self.put(message_id, self._typing_kind)
         except DeliveryError as why:
-            self._typing.pop(message_id, None)
+            self._typing.discard(message_id)
             self._refused = isinstance(why, FeishuError) and bool(why.scopes)
 
     async def end(self, message_id: str) -> None:
         """Remove the typing reaction."""
-        kind = self._typing.pop(message_id, None)
-        if kind is not None:
+        if message_id in self._typing:
+            self._typing.remove(message_id)
             try:
-                await self.take_off(message_id, kind)
+                await self.take_off(message_id, self._typing_kind)
             except DeliveryError as why:
                 if why.permanent:  # the message is gone, and its reaction with it
                     return
                 raise
 
+    async def remove_left(self, message_id: str) -> None:
+        """Remove the typing reactions that an earlier process left at a message.
+
+        :raises FeishuError: as for every call, unless the message or the reaction is gone.
+        """
+        kind = emoji_type(self._typing_kind)
+        try:
+            for id in await self._find_all(message_id, kind) if kind else ():
+                if id != self._ids.get((message_id, kind)):
+                    await self._tenant.call("DELETE", f"{_path(message_id)}/{id}")
+        except FeishuError as why:
+            if not why.permanent or why.scopes or why.is_credentials:
+                raise
+
     async def _find(self, message_id: str, kind: str) -> str:
+        return next(iter(await self._find_all(message_id, kind)), "")
+
+    async def _find_all(self, message_id: str, kind: str) -> list[str]:
         listed = await self._tenant.call("GET", _path(message_id), query={"reaction_type": kind})
-        for item in listed["data"].get("items") or ():
-            if item.get("operator", {}).get("operator_id") == self._app_id:
-                return str(item["reaction_id"])
-        return ""
+        return [
+            str(item["reaction_id"])
+            for item in listed["data"].get("items") or ()
+            if item.get("operator", {}).get("operator_id") == self._app_id
+        ]
 
 
 def _path(message_id: str) -> str:

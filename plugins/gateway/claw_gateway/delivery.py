@@ -377,7 +377,8 @@ class OutboxDelivery(SettlingOutbox):
         if row.key not in self._answer_keys(turn) or channel is None:
             return
         self._record_delivered_parts(turn, channel)
-        await recover_streamed(channel, replace(row, key=turn, text="", buttons=()), turn, self._journal)
+        stream_row = replace(row, key=turn, text="", buttons=())
+        await recover_streamed(channel, stream_row, turn, self._journal, self._log)
         if posted := self._posted_as(row, turn):
             message.outbound, message.repeated = replace(row, replaces=posted), False
 

@@ -15,7 +15,12 @@ from claw.runtime import (
     within,
 )
 
-from claw_gateway.channel_checks import account_key, channel_findings, unknown_channel_findings
+from claw_gateway.channel_checks import (
+    account_key,
+    channel_findings,
+    unknown_channel_findings,
+    webhooks_without_listener,
+)
 from claw_gateway.commands.gateway import gateway_data, how_it_ended, is_hung, is_unserved, status_line
 from claw_gateway.process.descriptors import file_shortage
 from claw_gateway.process.report import configured_accounts
@@ -92,10 +97,12 @@ async def service_findings(setup: Setup, only: str = "") -> list[Finding]:
     :raises ClawError: the config cannot be used.
     """
     found: list[Finding] = []
+    unheard = webhooks_without_listener(setup.config) if only else {}  # check_config finds all of them
     async with App(setup) as app:
         for row in _selected(list(configured_accounts(setup.config.settings, app.host.plugin_states)), only):
             name, account = row["channel"], row["account"]
             key = account_key(name, account)
+            found += [unheard[name, account]] if (name, account) in unheard else []
             channel = app.registry.channel(name, account)
             if channel is not None:
                 diagnosed = await _diagnose(channel)

@@ -208,7 +208,7 @@ class InboundPipeline:
         runtime = self._runtime
         if channel := runtime.registry.channel(newest.address.channel, newest.address.account):
             where = Outbound(cut.turn, newest.address, "", answers=newest.message_id)
-            await recover_streamed(channel, where, cut.turn, self._journal)
+            await recover_streamed(channel, where, cut.turn, self._journal, runtime.log)
         half = replaceable(self._journal, channel, cut.turn) if channel else ()
         replies = self._say(f"{cut.turn}:cut", newest, text, half, "error")
         self._journal.ended(cut.turn, "failed", replies, why=why)

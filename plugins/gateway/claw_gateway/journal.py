@@ -288,6 +288,17 @@ class Journal(JournalReports, LostMessages, FailedReplies):
         )
         return tuple(UnfinishedTurn(turn, key, self._taken(turn), *rest) for turn, key, *rest in rows)
 
+    def answered_at_last(self, seconds: float) -> tuple[Inbound, ...]:
+        """Return the messages of the turns that have not ended, or ended in the last seconds before the newest record."""
+        rows = self._database.read(
+            """SELECT body FROM inbox WHERE turn IN (SELECT turn FROM turns WHERE ended_at_ms IS NULL
+            OR ended_at_ms >= (SELECT max(newest) FROM (SELECT max(ended_at_ms) AS newest FROM turns
+                               UNION ALL SELECT max(accepted_at_ms) FROM inbox)) - ?)
+            AND message_id != '' ORDER BY number""",
+            int(seconds * 1000),
+        )
+        return tuple(msgspec.json.decode(body, type=Inbound) for (body,) in rows if body)
+
     def _taken(self, turn: str) -> tuple[AcceptedEvent, ...]:
         rows = self._database.read(
             "SELECT number, body FROM inbox WHERE turn = ? AND state = 'taken' ORDER BY number", turn

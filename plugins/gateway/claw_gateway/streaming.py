@@ -20,7 +20,7 @@ from claw import (
     User,
     t,
 )
-from claw.runtime import SYSTEM_CLOCK, WAITS_FOR_REPLY, describe_exception, within
+from claw.runtime import SYSTEM_CLOCK, WAITS_FOR_REPLY, describe_exception, location_of, within
 from claw_channel_sdk import BlockSplitter, StreamingReply
 
 from claw_gateway.channel_turn import ChannelTurn
@@ -265,30 +265,51 @@ def lost_posts(writer: StreamingReply, channel: Channel) -> int:
     return int(getattr(writer, "lost", 0)) if is_findable else 0
 
 
-async def recover_streamed(channel: Channel, outbound: Outbound, turn: str, journal: Journal) -> None:
+async def recover_streamed(
+    channel: Channel, outbound: Outbound, turn: str, journal: Journal, log: Log
+) -> None:
     """Find the messages of a cut-off turn, when a crash came between a post and its record.
 
     The same keys are posted again; a service that drops repeats answers with the existing messages. A service
     that has forgotten the keys by now is not asked: it would post a second time. A message whose id is known is left as
-    it is: its text may be the final one.
+    it is: its text may be the final one. What is not found stays unknown, and the log says why.
     """
-    asked: Any = channel
     known, lost = journal.streamed(turn)
-    is_findable = "idempotent" in asked.capabilities and hasattr(asked, "stream")
+    is_findable = "idempotent" in channel.capabilities and hasattr(channel, "stream")
     if not (lost and is_findable) or journal.age_seconds(turn) >= channel.limits.repeat_seconds:
         return
-    with suppress(Exception):  # plugin code; what is not found stays unknown
-        writer = asked.stream(outbound)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_FIND_SECONDS):
-                while len(writer.shown) < len(known) + lost:
-                    with suppress(DeliveryError):
-                        await (
-                            writer.again(len(known) + lost, known)
-                            if hasattr(writer, "again")
-                            else writer.show("…")
-                        )
-                    await asyncio.sleep(0.05)
+    problem: Exception | None = None
+    try:
+        writer, problem = await _post_again(channel, outbound, known, lost)
         if len(shown := tuple(writer.shown)) > len(known):
             journal.record_streamed(turn, shown, len(known) + lost)
         await writer.abandon()
+    except Exception as why:  # noqa: BLE001 - plugin code
+        problem = why
+    if problem:
+        template = "channel {name}: the messages of an answer that was cut off cannot be found: {why}"
+        place, why_text = location_of(problem, "claw_gateway"), describe_exception(problem)
+        log(t(template, name=channel.name, why=f"{why_text} ({place})" if place else why_text))
+
+
+async def _post_again(
+    channel: Channel, outbound: Outbound, known: tuple[str, ...], lost: int
+) -> tuple[StreamingReply, DeliveryError | None]:
+    """Post the lost messages until all ids are known, or for a limited time; return the writer, and the last refusal if
+    one is missing.
+    """
+    asked: Any = channel
+    writer, refused = asked.stream(outbound), None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_FIND_SECONDS):
+            while len(writer.shown) < len(known) + lost:
+                try:
+                    await (
+                        writer.again(len(known) + lost, known)
+                        if hasattr(writer, "again")
+                        else writer.show("…")
+                    )
+                except DeliveryError as why:
+                    refused = why
+                await asyncio.sleep(0.05)
+    return writer, refused if len(writer.shown) < len(known) + lost else None

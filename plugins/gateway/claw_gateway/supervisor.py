@@ -62,6 +62,7 @@ from claw_gateway.failed_replies import send_retries
 from claw_gateway.inbound import InboundPipeline
 from claw_gateway.journal import UnfinishedTurn, count_end, journal_of
 from claw_gateway.kept_channels import kept_channels
+from claw_gateway.left_typing import remove_left_typing
 from claw_gateway.pairing import Pairing
 from claw_gateway.process.failpoint import failpoint
 from claw_gateway.process.report import LOG_CONTEXT, ChannelReport, HealthReport, log_context_of
@@ -84,7 +85,7 @@ class ChannelServer:
     """
 
     def __init__(self, app: App, last_end: str | None = None) -> None:
-        self.app, self._timeouts, self._open = app, app.timeouts, True
+        self.app, self._timeouts, self._open, self._was_killed = app, app.timeouts, True, last_end is not None
         self._unserved, self._unheard = accounts_not_served(app), channels_without_listener(app)
         self._reported, self._pausing, self._last_submit = set[str](), dict[str, str](), dict[str, float]()
         self._journal = journal_of(app.runtime)
@@ -114,9 +115,11 @@ class ChannelServer:
         """Run every channel until ``stop`` is set; turns that run then may end within a limit, or are parked."""
         asyncio.get_running_loop().set_exception_handler(self.app.on_loop_error)
         self._recover()
-        self._intake.add(asyncio.ensure_future(self._pipeline.greet_paired()))
         retries = send_retries(self._journal, self._delivery.enqueue, self.app.log)
-        self._intake.add(asyncio.ensure_future(retries))
+        tasks = [self._pipeline.greet_paired(), retries]
+        if self._was_killed:
+            tasks.append(remove_left_typing(self._journal, self._channel_of, self.app.log, self._timeouts))
+        self._intake.update(map(asyncio.ensure_future, tasks))
         for key, one in self.channels.items():
             self._listening[key] = asyncio.ensure_future(self._listen(one))
         try:
@@ -196,7 +199,7 @@ class ChannelServer:
     def _state_of(self, key: str) -> ChannelState:
         pausing, submitted = self._pausing.get(key, ""), self._last_submit.get(key)
         state, task = state_from(self.channels[key].value, pausing, submitted), self._listening.get(key)
-        if state.state == "up" and (why := self._unheard.get(key)):
+        if state.state != "failed" and (why := self._unheard.get(key)):
             return replace(state, state="failed", detail=why, last_error=why)
         if state.state == "failed" or task is None or not task.done() or task.cancelled():
             is_listening = task is not None and not task.done()
@@ -367,7 +370,7 @@ class ChannelServer:
         streams = account_setting(address, runtime.config, "streaming")
         in_blocks = account_setting(address, runtime.config, "block_streaming")
         if turn.resumed:
-            await recover_streamed(channel, where, turn.id, self._journal)
+            await recover_streamed(channel, where, turn.id, self._journal, runtime.log)
         stream = RelayedStream(
             channel, where, turn.id, self._journal, partial(visible_part, tokens=silent_tokens_of(runtime)), runtime.log,
             RelayOptions(

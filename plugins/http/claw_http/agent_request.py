@@ -109,15 +109,17 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return request
 
 
-def check_types(request: Mapping[str, Any], types: Mapping[str, type]) -> None:
+def check_types(request: Mapping[str, Any], types: Mapping[str, type], place: str = "") -> None:
     """Refuse fields of a wrong type.
 
+    :param place: the field whose value this is; empty = the request itself.
     :raises BadRequest: a field has one.
     """
     for name, kind in types.items():
-        value = request.get(name)
+        value, where = request.get(name), f"{place}.{name}" if place else name
         if value is not None and type(value) is not kind:
-            raise BadRequest(400, f"{name} must be of type {kind.__name__}", param=name, code="invalid_type")
+            type_name = "object" if kind is dict else kind.__name__
+            raise BadRequest(400, f"{where} must be of type {type_name}", param=where, code="invalid_type")
 
 
 def check_fields(

@@ -161,7 +161,7 @@ class HttpApp:
         answer = await self._ask_started(found, head, lambda one: _now(one.admit, head), may_be_none=True)
         if answer is None:
             reading = self._bodies.read(incoming, route.body_bytes, route.body_seconds)
-            whole = replace(head, body=await _body(reading))
+            whole = replace(head, body=await _body(reading, route.body_bytes))
             answer = await self._ask_started(found, head, lambda one: one.answer(whole))
         await line.send(answer)
 
@@ -220,7 +220,8 @@ class HttpApp:
                     415, "send JSON: Content-Type: application/json", code="unsupported_media_type"
                 )
             _judge_length(head, OWN_BODY_BYTES)
-            body = await _body(bodies.read(incoming, OWN_BODY_BYTES, OWN_BODY_SECONDS))
+            reading = bodies.read(incoming, OWN_BODY_BYTES, OWN_BODY_SECONDS)
+            body = await _body(reading, OWN_BODY_BYTES)
         answer = await attended(self._answer_own(own, replace(head, body=body), known), incoming)
         if isinstance(answer, StreamedAnswer):
             await attended(line.stream(answer), incoming)
@@ -319,20 +320,20 @@ def _judge_method(head: WebRequest, methods: frozenset[str]) -> None:
 def _judge_length(head: WebRequest, most_bytes: int) -> None:
     length = head.headers.get("content-length", "0")
     if length.isdigit() and int(length) > most_bytes:
-        raise _too_large()
+        raise _too_large(most_bytes)
 
 
-async def _body(reading: Awaitable[bytes]) -> bytes:
+async def _body(reading: Awaitable[bytes], most_bytes: int) -> bytes:
     try:
         return await reading
     except bodies.TooLarge:
-        raise _too_large() from None
+        raise _too_large(most_bytes) from None
     except bodies.TooSlow:
         raise BadRequest(408, "the body took too long", code="request_timeout") from None
 
 
-def _too_large() -> BadRequest:
-    return BadRequest(413, "the body is too large", code="request_too_large")
+def _too_large(most_bytes: int) -> BadRequest:
+    return BadRequest(413, f"the body is too large: {most_bytes} bytes at most", code="request_too_large")
 
 
 def _unauthorized(problem: str) -> BadRequest:

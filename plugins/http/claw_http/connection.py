@@ -10,14 +10,17 @@ import select
 import socket
 import struct
 import sys
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, h11
 from uvicorn.server import ServerState
+
+from claw_http.failures import BadRequest
 
 HEAD_SECONDS = 10.0
 HEAD_BYTES = 16 << 10
@@ -40,6 +43,8 @@ TAKEN_SECONDS = 30.0
 ever.
 """
 STOP_SECONDS = 1.0
+REFUSED_SECONDS = 0.5
+"""A caller that sends no HTTP may send so long before its connection is closed."""
 
 
 _log = logging.getLogger(__name__)
@@ -162,6 +167,12 @@ class BufferedTransport:
         if self._transport.get_write_buffer_size():
             asyncio.get_running_loop().call_later(TAKEN_SECONDS, self._transport.abort)
 
+    def finish(self) -> None:
+        """Flush the buffer, and end the stream to the caller, who may still send."""
+        self._send()
+        with suppress(OSError, RuntimeError):  # the connection is lost
+            self._transport.write_eof()
+
     def _send(self) -> None:
         if self._held:
             data, self._held = b"".join(self._held), []
@@ -175,6 +186,7 @@ class Protocol(H11Protocol):
         super().__init__(*given, **named)
         self._idle, self.logger = idle, _log
         self._stalled: asyncio.TimerHandle | None = None
+        self._is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Extend uvicorn's method: start the timeout of the head."""
@@ -185,9 +197,27 @@ class Protocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Extend uvicorn's method."""
+        if self._is_refused:
+            return
         super().data_received(data)
         self._idle.spoke(self.transport)
         self._update_idle()
+
+    def send_400_response(self, msg: str) -> None:
+        """Replace uvicorn's method: the error has the form of the others, and says what is wrong."""
+        status = int(getattr(sys.exception(), "error_status_hint", 400))  # 431: the head is too long
+        problem = f"the head of a request has {HEAD_BYTES} bytes at most" if status == 431 else msg
+        error = BadRequest(status, problem, code="invalid_http")
+        headers = {"content-type": "application/json", "content-length": str(len(error.body))}
+        headers |= {"connection": "close", "x-request-id": f"req_{uuid.uuid4().hex}"}
+        events = h11.Response(status_code=status, headers=list(headers.items())), h11.Data(data=error.body)
+        with suppress(h11.LocalProtocolError):  # another response has begun
+            for event in (*events, h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self._is_refused = True
+        # Who closes while the caller sends resets the connection, and the caller reads no error.
+        self.transport.finish()  # type: ignore[attr-defined]
+        asyncio.get_running_loop().call_later(REFUSED_SECONDS, self.transport.close)
 
     def on_response_complete(self) -> None:
         """Extend uvicorn's method: another head follows."""

@@ -63,20 +63,21 @@ def read(body: bytes, rules: RequestRules) -> AgentRequest:
     :raises BadRequest: the request is invalid or not supported.
     """
     request = parse_object(body)
-    check_types(request, {"n": int, "stream": bool})
+    check_types(request, {"n": int, "stream": bool, "stream_options": dict})
     check_fields(request, _ONLY_NEUTRAL, _NEVER_OURS, rules.ignored)
     model = name_field(request, "model") or DEFAULT_MODEL
     agent = agent_of(model, rules.agents)
     said = parse_messages(request.get("messages"), "messages", CHAT_PARTS, rules.max_text_chars)
     instructions = checked_instructions(said.instructions, rules, "messages")
-    options = request.get("stream_options")
+    options = request.get("stream_options") or {}
+    check_types(options, {"include_usage": bool}, "stream_options")
     return AgentRequest(
         replace(said, instructions=instructions),
         model,
         agent,
         name_field(request, "user"),
         request.get("stream") is True,
-        isinstance(options, dict) and options.get("include_usage") is True,
+        options.get("include_usage") is True,
         tool_choice_of(request.get("tool_choice")),
         max_tokens_of(request, "max_tokens", "max_completion_tokens"),
     )

@@ -73,6 +73,15 @@ class OptionalChannelMethods(Protocol):
         """Remove what ``typing`` left after the turn, where the service does not do so by itself."""
         ...
 
+    async def remove_left_typing(self, address: Address, message_id: str) -> None:
+        """Remove what ``typing`` of a process that was killed left at a message; do nothing if this process shows it.
+
+        The gateway calls it at its start, for messages that were being answered when the process before ended.
+
+        :raises DeliveryError: it is called again, unless that is permanent.
+        """
+        ...
+
     def fetch(self, inbound: Inbound, attachment: Attachment) -> AsyncIterator[bytes]:
         """Yield the bytes of a file that came with a message; the reader stops at its limit."""
         ...

@@ -462,6 +462,23 @@ async def test_a_reaction_stands_for_typing_until_the_turn_is_over() -> None:
         assert feishu.reactions == {}
 
 
+async def test_a_typing_reaction_that_a_killed_process_left_is_removed_and_no_other() -> None:
+    async with FakeFeishu() as feishu:
+        async with channel(feishu) as killed:
+            (id,) = (await killed.send(outbound(None, "hi"))).message_ids
+            await killed.typing(outbound().address, id)
+            await killed.react(outbound().address, id, "👍")
+        feishu.reactions["re_theirs"] = (id, "Typing", "ou_1")
+        async with channel(feishu) as us:
+            await us.typing(outbound().address, id)  # this process answers it again
+            await us.remove_left_typing(outbound().address, id)
+            await us.remove_left_typing(outbound().address, "om_gone")
+            kinds = sorted((kind, who) for _, kind, who in feishu.reactions.values())
+            assert kinds == [("THUMBSUP", feishu.app_id), ("Typing", feishu.app_id), ("Typing", "ou_1")]
+            await us.settled(outbound().address, id)
+            assert sorted(kind for _, kind, _ in feishu.reactions.values()) == ["THUMBSUP", "Typing"]
+
+
 async def test_an_app_that_may_not_react_is_not_asked_again() -> None:
     async with FakeFeishu() as feishu, channel(feishu) as us:
         feishu.missing_scopes.add("im:message.reactions:write_only")

@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 from claw.contracts.channel import ChannelLimits
+from claw.contracts.errors import DeliveryError
 from claw.contracts.events import TextStreamed
 from claw.contracts.messages import Address, Outbound
 from claw.storage.database import Database
 from claw.testing import FakeChannel
+from claw_gateway import streaming
 from claw_gateway.journal import Journal
-from claw_gateway.streaming import RelayedStream, RelayOptions
+from claw_gateway.streaming import RelayedStream, RelayOptions, recover_streamed
 
 
 class Typing(FakeChannel):
@@ -233,3 +235,46 @@ async def test_the_messages_that_a_finish_adds_do_not_hide_the_post_whose_respon
         live.record_messages()
 
     assert journal.streamed("t1") == (("m2", "m3", "m4"), 1)
+
+
+class Repeating(FakeChannel):
+    """A channel whose service knows a key that was posted before; its writer fails as it is told."""
+
+    capabilities = frozenset({"idempotent"})
+
+    def __init__(self, failure):
+        super().__init__()
+        self.failure, self.tries = failure, 0
+
+    def stream(self, outbound):
+        return FailingWriter(self)
+
+
+class FailingWriter:
+    shown = ()
+
+    def __init__(self, channel):
+        self.channel = channel
+
+    async def show(self, text):
+        self.channel.tries += 1
+        raise self.channel.failure
+
+    async def abandon(self): ...
+
+
+@pytest.mark.parametrize("failure", [KeyError("cards"), DeliveryError("the card is locked")])
+async def test_the_log_says_once_why_the_messages_of_a_cut_off_answer_cannot_be_found(
+    tmp_path, monkeypatch, failure
+):
+    monkeypatch.setattr(streaming, "_FIND_SECONDS", 0.2)
+    journal, log = Journal(Database(tmp_path / "state.db")), []
+    journal.began("t1", "key", [1])
+    journal.record_streamed("t1", (), expected=1)
+    channel = Repeating(failure)
+    await recover_streamed(channel, Outbound("t1", Address("fake", "c1"), ""), "t1", journal, log.append)
+
+    [line] = log
+    assert line.startswith("channel fake: the messages of an answer that was cut off cannot be found: ")
+    assert str(failure) in line and "test_streaming.py:" in line
+    assert channel.tries > 1 or isinstance(failure, KeyError)

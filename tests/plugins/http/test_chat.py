@@ -124,6 +124,7 @@ async def test_a_field_passes_unheeded_where_the_operator_says_so():
         ("n", 2), ("n", True), ("stream", "yes"), ("stream", 1), ("temperature", 0.2), ("max_tokens", True),
         ("max_tokens", 0), ("max_completion_tokens", "5"), ("stop", ["x"]), ("seed", 1), ("logprobs", True),
         ("response_format", {"type": "json_object"}), ("temperature", True), ("top_logprobs", False), ("logprobs", 0),
+        ("stream_options", "yes"), ("stream_options", [1]),
     ],
 )  # fmt: skip
 async def test_a_field_that_would_not_be_obeyed_is_refused_by_its_name(name, value):
@@ -131,6 +132,14 @@ async def test_a_field_that_would_not_be_obeyed_is_refused_by_its_name(name, val
         said = await harness.chat(**{name: value})
     assert (said.status, said.plain["error"]["param"]) == (400, name)
     assert harness.inbox.received == []
+
+
+async def test_the_usage_in_a_stream_is_asked_for_with_true_or_false():
+    async with listening() as harness:
+        said = await harness.chat(stream=True, stream_options={"include_usage": "yes"})
+        assert (said.status, said.plain["error"]["param"]) == (400, "stream_options.include_usage")
+        for options in ({}, None, {"include_usage": False}, {"include_obfuscation": False}):
+            assert (await harness.chat(stream=True, stream_options=options)).status == 200
 
 
 async def test_fields_that_ask_for_nothing_are_accepted():

@@ -184,7 +184,7 @@ async def test_a_connection_that_is_closed_does_not_wait_for_who_takes_nothing(m
 async def test_a_head_that_is_too_long_is_refused():
     async with listening(hook()) as harness:
         long = b"GET /health HTTP/1.1\r\nhost: localhost\r\nx-a: " + b"a" * (20 << 10)
-        assert (await harness.raw(long, seconds=2)).startswith(b"HTTP/1.1 400")
+        assert (await harness.raw(long, seconds=2)).startswith(b"HTTP/1.1 431")
 
 
 @pytest.mark.parametrize(

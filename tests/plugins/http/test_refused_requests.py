@@ -198,3 +198,26 @@ def test_the_manual_names_the_limits_that_are():
         100,
         60.0,
     )
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "words"),
+    [
+        (head(x_long="a" * 100_000, content_length="2") + b"{}", 431, "16384 bytes at most"),
+        (b"NO HTTP AT ALL\r\n\r\n", 400, "Invalid HTTP request"),
+        (head(content_length="x"), 400, "Invalid HTTP request"),
+    ],
+    ids=["long_head", "no_http", "bad_length"],
+)
+async def test_a_request_that_is_no_http_is_refused_in_the_form_of_all_errors(sent, status, words):
+    async with listening() as harness:
+        said = parsed(await harness.raw(sent, seconds=2))
+        assert (said.status, said.code) == (status, "invalid_http")
+        assert words in said.plain["error"]["message"] and said.headers["x-request-id"].startswith("req_")
+        assert harness.inbox.received == []
+
+
+async def test_a_body_that_is_too_large_is_refused_with_the_limit():
+    async with listening() as harness:
+        said = parsed(await harness.raw(head(content_length=str(99 << 20)), seconds=2))
+        assert said.plain["error"]["message"] == f"the body is too large: {20 << 20} bytes at most"

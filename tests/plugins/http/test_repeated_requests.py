@@ -196,6 +196,29 @@ async def test_a_response_that_is_lost_in_a_proxy_whose_connection_others_use_is
     assert len(pay.calls) == 1
 
 
+@pytest.mark.parametrize("asked", [ask, streamed])
+async def test_behind_a_proxy_that_shows_no_sign_of_itself_a_key_keeps_a_retry_from_a_second_turn(asked):
+    pay = SlowTool("pay", seconds=0)
+    model = FakeProvider(calls("pay"), says("paid"), says("others"))
+    async with (
+        a_gateway(model=model, tools=[pay]) as (direct, harness),
+        PoolingProxy(direct.base_url.port, 1) as proxy,
+        openai.AsyncOpenAI(
+            api_key=direct.api_key, base_url=f"http://127.0.0.1:{proxy.port}/v1", max_retries=2
+        ) as behind,
+    ):
+        paying = asyncio.ensure_future(asked(behind, user="ann", extra_headers=keyed("k1")))
+        async with asyncio.timeout(20):
+            while proxy.lost < 1:
+                await asyncio.sleep(0.005)
+        assert (
+            await asked(behind, "other", user="ann") == "others"
+        )  # over the connection of the lost response
+        assert await paying == "paid"
+        assert len(harness.app.runtime.turn_log.turns()) == 2
+    assert len(pay.calls) == 1
+
+
 async def test_a_response_that_the_end_of_the_process_may_have_lost_is_read_by_the_retry(tmp_path):
     plugins = {"http": claw_http}
     for headers in (None, {"x-stainless-retry-count": "1"}):

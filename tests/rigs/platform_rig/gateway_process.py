@@ -70,14 +70,40 @@ class GatewayProcess:
                 return
 
     async def wait(self, seconds: float) -> bool:
-        """Wait so long for the end of the process; return true if it has ended."""
+        """Wait so long for the end of the process; return true if it has ended.
+
+        When the time is over, the system is asked: on a busy machine the loop of the rig, which serves many storms, may
+        be late by more than that, and the news of an end passes through several of its turns.
+        """
         try:
             await asyncio.wait_for(asyncio.shield(self._end), seconds)
         except TimeoutError:
-            return False
+            if not _has_ended(self.pid):
+                return False
+            await asyncio.wait({self._end}, timeout=seconds)
         return True
 
     @property
     def code(self) -> int | None:
         """Exit code; negative = the signal that killed it; None = it runs."""
         return self._end.result() if self._end.done() else None
+
+
+def _has_ended(pid: int) -> bool:
+    """Return true if a process has ended, also while nobody has asked for its exit code (Linux, proc(5))."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return Path("/proc/self").exists() and not Path(f"/proc/{pid}").exists()
+
+
+def where_it_is(pid: int) -> str:
+    """Return state and kernel function of each thread of a process (Linux, proc(5)); empty elsewhere."""
+    found = []
+    for task in sorted(Path(f"/proc/{pid}/task").glob("*")):
+        try:
+            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+            found.append(f"{task.name} {state} {(task / 'wchan').read_text()}")
+        except OSError:
+            continue
+    return ", ".join(found)

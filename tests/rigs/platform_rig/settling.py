@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from rigs.platform_rig.gateway_process import STOP_SECONDS, GatewayProcess
+from rigs.platform_rig.gateway_process import STOP_SECONDS, GatewayProcess, where_it_is
 from rigs.platform_rig.judge import judge
 from rigs.platform_rig.world import World
 
@@ -71,5 +71,7 @@ async def stop(world: World, life: GatewayProcess) -> None:
     life.terminate()
     if not await life.wait(STOP_SECONDS):
         world.incidents["did_not_stop"] += 1
+        with world.said.open("a") as said:
+            said.write(f"rig: process {life.pid} did not stop: {where_it_is(life.pid)}\n")
         life.kill()
         await life.wait(STOP_SECONDS)

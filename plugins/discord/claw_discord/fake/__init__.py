@@ -9,6 +9,7 @@ Checked against discord.py in ``tests/plugins/discord/test_fake_against_discord_
 """
 
 import asyncio
+import socket
 import time
 from collections.abc import Mapping
 from secrets import token_hex
@@ -22,7 +23,7 @@ from claw_discord.fake.rest import FakeRest, FakeRestCall, ForcedAnswer, RestRef
 
 __all__ = ["FakeDiscord", "FakeRestCall", "ForcedAnswer", "RestRefusal"]
 
-_MESSAGE_CONTENT, _SHUTDOWN_SECONDS = 1 << 15, 0.2
+_MESSAGE_CONTENT, _SHUTDOWN_SECONDS, _ACCEPTED_SECONDS = 1 << 15, 0.2, 0.01
 _ASKS = {  # dispatch → its intents (in a guild, in a direct chat)
     "MESSAGE_CREATE": (1 << 9, 1 << 12),
     "MESSAGE_UPDATE": (1 << 9, 1 << 12),
@@ -64,6 +65,7 @@ class FakeDiscord:
         self._ids = objects.Ids()
         self._files: dict[str, bytes] = {}
         self._runner: web.AppRunner | None = None
+        self._socket: socket.socket | None = None
 
     def let_in(self, token: str) -> str:
         """Accept one more token; it belongs to the same bot."""
@@ -79,12 +81,19 @@ class FakeDiscord:
         app.add_routes(self.rest.routes())
         self._runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS, access_log=None)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        self._socket = socket.create_server(("127.0.0.1", self.port))
+        self.port = self._socket.getsockname()[1]
+        await web.SockSite(self._runner, self._socket).start()
 
     async def stop(self) -> None:
-        """Cut every connection and close the port; ``start`` opens the same one again."""
+        """Cut every connection and close the port; ``start`` opens the same one again.
+
+        Accepting ends first, and what is accepted gets its transport: asyncio does not close a transport that it
+        makes for a server that is closed already (Python 3.11, asyncio/selector_events.py, "_accept_connection2").
+        """
+        if self._socket is not None and self._socket.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            await asyncio.sleep(_ACCEPTED_SECONDS)
         await self.gateway.close()
         if self._runner is not None:
             await self._runner.cleanup()

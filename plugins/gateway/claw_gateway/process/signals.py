@@ -5,6 +5,7 @@ import os
 import posix
 import signal
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -12,6 +13,8 @@ from claw.runtime import SYSTEM_CLOCK, TERMINATION
 
 STOP_SECONDS = 15.0
 """Time from the first signal to the end of the process, whatever hangs; received messages are on disk."""
+_ALARM_SECONDS = 2.0
+"""The system ends the process so much later, if a library keeps Python from running."""
 
 
 DUPLICATE_SECONDS = 1.0
@@ -35,9 +38,18 @@ class SignalHandlers:
     def install(self) -> None:
         """Install the handlers. Call it from the main thread.
 
+        A thread ends the process in time although the main thread is in a library that does not return, so that no
+        handler runs, or although no thread can be started by then.
+
         A signal that came while claw was imported counts too: Python drops the exception of a handler that runs inside
         a callback of an import lock.
         """
+        with suppress(RuntimeError, OSError):
+            reading, writing = os.pipe()
+            os.set_blocking(writing, False)
+            thread = threading.Thread(target=_end_in_time, args=(reading, self._stop_seconds), daemon=True)
+            thread.start()
+            signal.set_wakeup_fd(writing, warn_on_full_buffer=False)  # written to before any handler runs
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGHUP, self._on_hangup)
@@ -60,6 +72,8 @@ class SignalHandlers:
                 128 + number
             )  # not os._exit: an exit of claw itself is no crash of a plugin that loads
         self._set(self._stop)
+        if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
+            signal.setitimer(signal.ITIMER_REAL, self._stop_seconds + _ALARM_SECONDS)
         with suppress(RuntimeError):  # no further thread can be started
             exit_after(self._stop_seconds)
 
@@ -75,6 +89,14 @@ class SignalHandlers:
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(event.set)
+
+
+def _end_in_time(wakeup_fd: int, seconds: float) -> None:
+    """Wait until a stop signal is written to a descriptor, and end the process so many seconds later."""
+    while not {signal.SIGTERM, signal.SIGINT}.intersection(os.read(wakeup_fd, 64)):
+        continue
+    time.sleep(seconds)
+    posix._exit(0)
 
 
 def exit_after(seconds: float, code: int = 0) -> None:
