@@ -31,18 +31,10 @@ from claw import (
     nearest,
     t,
 )
-from claw.runtime import (
-    Agent,
-    AnswerBroken,
-    Runtime,
-    checked_answer,
-    missing_key_error,
-    missing_provider_error,
-    sendable,
-)
+from claw.runtime import AnswerBroken, checked_answer, missing_key_error, missing_provider_error, sendable
 
 from claw_models.answer_limit import empty_by_limit
-from claw_models.key_choice import read_key_choice
+from claw_models.key_choice import KeyChoices
 from claw_models.key_pool import KeyPool
 from claw_models.shortage import MACHINE, as_shortage
 
@@ -68,7 +60,7 @@ class KeySelection:
     wait_seconds: float = 0.0
 
 
-class Failover:
+class Failover(KeyChoices):
     """The model selector that switches to the next key and the next model when one fails.
 
     :param wait_seconds: the longest wait of a turn for a model to become available.
@@ -94,12 +86,6 @@ class Failover:
     def credentials(self, provider: Provider, agent_dir: Path | None = None) -> tuple[Credential, ...]:
         """Return the keys of a provider: the agent's own and the shared ones."""
         return self.keys.keys_for(provider, agent_dir)
-
-    def read_choice(
-        self, text: str, agent: Agent, runtime: Runtime, is_new: bool
-    ) -> tuple[str, Mapping[str, str]]:
-        """Return the model that a person chose, and provider → the key of it that is to be used first."""
-        return read_key_choice(text, agent, runtime, self, is_new)
 
     async def close(self) -> None:
         """Write the times of last use."""

@@ -16,26 +16,29 @@ def split_key(text: str) -> tuple[str, str]:
     return (model, key) if is_key else (text.strip(), "")
 
 
-def read_key_choice(
-    text: str, agent: Agent, runtime: Runtime, selector: ModelSelector, is_new: bool
-) -> tuple[str, Mapping[str, str]]:
-    """Return what a person chose: the model, and provider → the key that is to be used first.
+class KeyChoices:
+    """The part of a model selector that reads what a person typed to choose a model."""
 
-    :param text: ``provider/model``, an alias, each with ``@KEY`` or without.
-    :param is_new: it is chosen just now; a key that was chosen once and is gone is nobody's fault.
-    :raises UsageError: the provider has no such key.
-    """
-    model, key = split_key(text)
-    if not key or text in runtime.config.settings.models.aliases:
-        return text, {}
-    provider = models_of_agent(agent, runtime.config, runtime.default_model, model)[0].provider
-    contribution = runtime.registry.providers.get(provider)
-    keys = selector.credentials(contribution.value, agent.dir) if contribution else ()
-    if key in (names := [one.name for one in keys]):
-        return model, {provider: key}
-    if is_new:
-        raise unknown_key_error(provider, key, names)
-    return model, {}
+    def read_choice(
+        self: ModelSelector, text: str, agent: Agent, runtime: Runtime, is_new: bool
+    ) -> tuple[str, Mapping[str, str]]:
+        """Return what a person chose: the model, and provider → the key that is to be used first.
+
+        :param text: ``provider/model``, an alias, each with ``@KEY`` or without.
+        :param is_new: it is chosen just now; a key that was chosen once and is gone is nobody's fault.
+        :raises UsageError: the provider has no such key.
+        """
+        model, key = split_key(text)
+        if not key or text in runtime.config.settings.models.aliases:
+            return text, {}
+        provider = models_of_agent(agent, runtime.config, runtime.default_model, model)[0].provider
+        contribution = runtime.registry.providers.get(provider)
+        keys = self.credentials(contribution.value, agent.dir) if contribution else ()
+        if key in (names := [one.name for one in keys]):
+            return model, {provider: key}
+        if is_new:
+            raise unknown_key_error(provider, key, names)
+        return model, {}
 
 
 def unknown_key_error(provider: str, name: str, names: Sequence[str]) -> UsageError:
