@@ -192,7 +192,7 @@ class App:
         self.keep_channels: Callable[[App, App], Mapping[str, Contribution[Channel]]] | None = None
         if before and (keep := before.keep_channels):
             self.keep_channels = keep
-            self.registry = replace(registry, channels=keep(before, self))
+            self.registry = replace(self.registry, channels=keep(before, self))
         self.runtime: Runtime = self._attach_approver(self._make_runtime(before))
         self.chat_commands = ChatCommands(self.host, self._worker, self.log)
         self._log_findings()
@@ -236,7 +236,8 @@ class App:
             *faults,  # that of a plugin's settings is a warning about the file too
             *(one for one in map(str, warnings) if one not in "\n".join(faults)),
             *(str(one) for one in judge_tools(facts, (), RunFacts()).conflicts if one.kind != "twice"),
-            *filter(None, map(withheld_line, facts)),
+            # What was loaded has said it by itself.
+            *filter(None, (withheld_line(one) for one in facts if one.supplier not in self.host.notes)),
         ):
             self.log(line)
 

@@ -403,7 +403,7 @@ BUDGETS = {
     "claw_models": 2065,
     "claw_offline": 382,
     "claw_openai": 675,
-    "claw_prompt": 902,
+    "claw_prompt": 945,
     "claw_prompted_tools": 884,
     "claw_provider_sdk": 1492,
     "claw_sandbox": 100,

@@ -329,9 +329,8 @@ class PartHealth:
                 self._unsteady.add(key)
             known[key] = now + _REPEAT_SECONDS
             digest, cause = files_digest(self._installed[plugin]), " ".join(why.split())  # a row has one line
-            failure = LoadFailure(
-                plugin, NOTED, "run", template, digest=digest, values={"name": name, "why": cause}
-            )
+            values = {"name": name, "why": cause}
+            failure = LoadFailure(plugin, NOTED, "run", template, digest=digest, values=values)
             self._health.replace_part(plugin, failure.part, failure)
 
     def worked(self, plugin: str, template: str, *, name: str = "") -> None:

@@ -23,6 +23,7 @@ from claw.contracts.messages import Inbound
 from claw.contracts.prompt import PromptSection
 from claw.contracts.provider import Provider
 from claw.contracts.tool import Sandbox, Tool
+from claw.contracts.tool_schema import schema_problem
 from claw.host import hookspecs
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
 from claw.host.manifest import Kind, Manifest, ToolDeclaration
@@ -277,8 +278,8 @@ def check_manifest(manifest: Manifest | None, answers: Mapping[str, Sequence[Any
 
 
 def tool_problems(tools: Sequence[Tool], lines: Sequence[ToolDeclaration] | None = None) -> list[ClawError]:
-    """Return an error for each name that one plugin gives to two tools, for each tool without a description, and for
-    each that is in its manifest and not in its code, or the reverse, or differs there.
+    """Return an error for each name that one plugin gives to two tools, for each tool without a description or that
+    model services would refuse, and for each that is in its manifest and not in its code, or the reverse, or differs.
 
     :param lines: of the manifest; None if it leaves the tools to the code.
     """
@@ -289,13 +290,10 @@ def tool_problems(tools: Sequence[Tool], lines: Sequence[ToolDeclaration] | None
     unlisted = "its code provides the tool {tool}, which its manifest does not list"
     missing = "its manifest lists the tool {tool}, which its code does not provide"
     count, rebuild = Counter(tool.name for tool in tools), "its author must rebuild the manifest"
+    undescribed = [one.name for one in tools if not str(one.description or "").strip()]
     found = [
         *((twice, "its author must remove one", name) for name, times in count.items() if times > 1),
-        *(
-            (bare, "its author must describe it", one.name)
-            for one in tools
-            if not str(one.description or "").strip()
-        ),
+        *((bare, "its author must describe it", name) for name in undescribed),
         *((unlisted, rebuild, name) for name in sorted(provided.keys() - known.keys())),
         *((missing, rebuild, name) for name in sorted(known.keys() - provided.keys())),
     ]
@@ -305,7 +303,10 @@ def tool_problems(tools: Sequence[Tool], lines: Sequence[ToolDeclaration] | None
         written, real = msgspec.to_builtins(declared[name]), tool_line(provided[name])
         if fields := [key for key in written if written[key] != real[key]]:
             problems.append(ClawError(differ, fix=fix, tool=name, fields=", ".join(fields)))
-    return problems
+    withheld = "its tool {tool} is withheld: model services do not accept its parameters: {why}"
+    fix = "update the plugin, or ask its author for a sound schema"
+    wrong = [(one.name, schema_problem(one.parameters)) for one in (tools if lines is None else lines)]
+    return problems + [ClawError(withheld, fix=fix, tool=name, why=why) for name, why in wrong if why]
 
 
 def tool_line(tool: Tool) -> dict[str, Any]:
