@@ -236,7 +236,8 @@ class App:
             *faults,  # that of a plugin's settings is a warning about the file too, under the same key
             *(str(one) for one in warnings if f": {one.key}: " not in "\n".join(faults)),
             *(str(one) for one in judge_tools(facts, (), RunFacts()).conflicts if one.kind != "twice"),
-            *filter(None, map(withheld_line, facts)),
+            # What was loaded has said it by itself.
+            *filter(None, (withheld_line(one) for one in facts if one.supplier not in self.host.notes)),
         ):
             self.log(line)
 

@@ -42,8 +42,34 @@ def register_filters(config):
 @hookimpl
 def register_observers(config):
     return [Parts()]
+
+class Engine:
+    name = "tides"
+
+    def wrap(self, call, turn):
+        async def ask(messages, tool_choice):
+            async for event in call(messages, tool_choice):
+                yield event
+
+        broken("engine")
+        return ask
+
+    async def compact(self, turn, focus):
+        return ""
+
+    async def before_reset(self, turn):
+        pass
+
+@hookimpl
+def register_context_engines(config):
+    return [Engine()]
 """
-PARTS = {"section": "prompt section tides", "filter": "filter", "observer": "observer"}
+PARTS = {
+    "section": "prompt section tides",
+    "filter": "filter",
+    "observer": "observer",
+    "engine": "context engine",
+}
 
 
 class Home:
@@ -57,7 +83,7 @@ class Home:
     def breaks(self, *parts: str) -> None:
         self.code.with_name("broken").write_text(" ".join(parts))
 
-    async def turn(self) -> None:
+    async def turn(self, answered: bool = True) -> None:
         """Take one turn in a process of its own."""
         async with OpenAIService(["So it is."]) as model:
             self.machine.configured(
@@ -65,12 +91,13 @@ class Home:
                     {
                         "providers": {"openai": {"baseUrl": model.url, "apiKey": "sk-test-of-parts"}},
                         "agents": {"defaults": {"model": "openai/gpt-4o"}},
+                        "plugins": {"slots": {"context": "tides"}},
                     }
                 ),
                 "config.json",
             )
             said = await asyncio.to_thread(self.machine.claw, "chat", "--model", "openai/gpt-4o", "hi")
-        assert said.code == 0, said.err
+        assert (said.code == 0) is answered, said.err
 
     def said(self, *words: str) -> str:
         printed = self.machine.claw(*words)
@@ -89,8 +116,8 @@ def home(tmp_path: Path) -> Home:
 @pytest.mark.parametrize("part", PARTS)
 async def test_every_surface_names_a_part_that_failed_in_the_last_turn(home: Home, part: str) -> None:
     home.breaks(part)
-    await home.turn()
-    await home.turn()
+    await home.turn(part != "engine")
+    await home.turn(part != "engine")
 
     row = home.row()
     assert (row["state"], row["stage"]) == ("loaded", "run")
@@ -122,6 +149,16 @@ async def test_it_is_forgotten_when_the_part_works_in_a_turn_and_not_because_the
     await home.turn()
     assert "no table" not in home.row()["why"]
     assert "no table" not in home.said("doctor")
+
+
+async def test_an_engine_is_forgotten_when_it_works_in_a_turn(home: Home) -> None:
+    home.breaks("engine")
+    await home.turn(answered=False)
+    assert "its context engine failed" in home.row()["why"]
+
+    home.breaks()
+    await home.turn()
+    assert "no table" not in home.row()["why"]
 
 
 async def test_it_is_forgotten_when_the_files_of_the_plugin_change_or_the_operator_says_so(

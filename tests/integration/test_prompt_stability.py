@@ -99,6 +99,78 @@ def register_filters(config):
 """
 
 
+FAILING = """
+from claw import hookimpl
+
+turns = []
+
+class Filter:
+    def inbound(self, message):
+        turns.append(message)
+        if len(turns) in {fails}:
+            raise LookupError("no list of words")
+        return message
+
+@hookimpl
+def register_filters(config):
+    return [Filter()]
+"""
+
+ENGINE = """
+from claw import hookimpl
+
+class Engine:
+    name = "odd"
+
+    def wrap(self, call, turn):
+        {body}
+
+    async def compact(self, turn, focus):
+        return ""
+
+    async def before_reset(self, turn):
+        pass
+
+@hookimpl
+def register_context_engines(config):
+    return [Engine()]
+"""
+
+
+@pytest.mark.parametrize("fails", ["(1, 2, 3)", "(2,)"], ids=["always", "once"])
+def test_a_filter_that_fails_in_a_turn_is_not_judged_to_be_stable(site: Path, fails: str) -> None:
+    installed(site, "wordy", FAILING.format(fails=fails))
+
+    answer = claw("stability")
+
+    assert answer.exit_code == 1
+    assert answer.stdout == "not judged: plugin wordy: its filter failed: LookupError: no list of words\n"
+
+
+LATER = """
+        async def ask(messages, choice):
+            raise LookupError('no list')
+            yield
+        return ask"""
+
+
+@pytest.mark.parametrize("body", ["raise LookupError('no list')", LATER], ids=["wrap", "call"])
+def test_a_context_engine_that_fails_is_not_judged_to_be_stable(
+    site: Path, tmp_path: Path, body: str
+) -> None:
+    installed(site, "oddly", ENGINE.format(body=body))
+    home = tmp_path / "home" / ".claw"
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text("plugins: {slots: {context: odd}}\n")
+
+    answer, as_data = claw("stability"), document("stability")
+
+    assert answer.exit_code == 1
+    assert "not judged: plugin oddly: its context engine failed: LookupError: no list\n" in answer.stdout
+    assert "stable: two turns" not in answer.stdout and as_data["stable"] is False
+    assert as_data["unloaded"].count("plugin oddly: its context engine failed: LookupError: no list") == 1
+
+
 def test_messages_of_turns_without_a_request_are_not_judged_to_be_stable(site: Path) -> None:
     installed(site, "silent", FILTER)
 

@@ -269,7 +269,7 @@ PLUGINS: dict[str, World] = {
     "the schema of its tool is unsound": World(
         {
             LISTED: Cell((), ("tools are offered",)),
-            INFO: may("tool bad_do of plugin bad is withheld"),
+            INFO: may("its tool bad_do is withheld"),
             DOCTOR: cell("tool bad_do is withheld: .*the type at the top must be object", code=1),
             EXPLAIN: cell("not available", "the type at the top must be object", code=1),
         },

@@ -166,7 +166,7 @@ async def test_one_bad_tool_stops_no_turn_and_is_named(wire: str) -> None:
 
     assert text == "fine"
     assert '"good"' in str(body).replace("'", '"') and '"bad"' not in str(body).replace("'", '"')
-    assert any("tool bad of plugin" in line and "withheld" in line for line in log)
+    assert any(line.startswith("plugin ") and "its tool bad is withheld" in line for line in log)
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -303,3 +303,49 @@ def test_every_surface_says_the_same_sentence_about_a_wrong_schema(tmp_path: Pat
         wrong = [one for one in others if one in said]
         assert wrong == [], (words, said)
     assert "a sound schema" in machine.claw("tools", "explain", "tides").out
+
+
+TIDE = """
+from claw import Tool, hookimpl
+
+async def run(arguments, context):
+    return "fine"
+
+@hookimpl
+def register_tools(config):
+    schema = {"type": "object", "properties": {"a": {"type": "strng"}}}
+    return [Tool("tide", "Say the tide.", schema, run, effects="none")]
+"""
+LINE = {"name": "tide", "description": "Say the tide.", "effects": "none"}
+REFUSED = {"type": "object", "properties": {"a": {"type": "strng"}}}
+WITHHELD = 'its tool tide is withheld: model services do not accept its parameters: a: "strng" is no type'
+DIFFERS = "tool tide: manifest and code differ in parameters"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said", "available"),
+    [
+        (None, [WITHHELD], False),
+        ({"kinds": ["tool"], "tools": [{**LINE, "parameters": REFUSED}]}, [WITHHELD], False),
+        ({"kinds": ["tool"], "tools": [{**LINE, "parameters": SOUND}]}, [DIFFERS], True),
+    ],
+    ids=["no manifest", "declared", "only in its code"],
+)
+def test_every_surface_says_the_same_of_a_tool_with_an_unsound_schema(
+    tmp_path: Path, manifest: dict[str, Any] | None, said: list[str], available: bool
+) -> None:
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "tides", TIDE, manifest)])
+    checked = machine.claw("plugins", "doctor")
+    assert checked.code == 1
+
+    printed = {
+        words: machine.claw(*words.split())
+        for words in ("plugins list", "plugins info tides", "status", "doctor", "tools explain tide")
+    }
+
+    for words, answer in {**printed, "plugins doctor": checked}.items():
+        text = " ".join((answer.out + answer.err).split())
+        assert [one for one in said if one not in text] == [], words
+        assert available or DIFFERS not in text, words
+    assert printed["doctor"].out.count("tide: ") + printed["doctor"].out.count("tide is") == 1
+    assert printed["tools explain tide"].code == (0 if available else 1)

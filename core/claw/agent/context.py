@@ -16,7 +16,7 @@ from claw.agent.user_message import TurnMetadata
 from claw.contracts.errors import ClawError, PluginError, ProviderError
 from claw.contracts.events import Notice, ignore_event
 from claw.contracts.extensions import SideTurn, TurnView
-from claw.contracts.provider import ModelCall, ModelEvent, ModelRef, Provider, Request
+from claw.contracts.provider import Finished, ModelCall, ModelEvent, ModelRef, Provider, Request
 from claw.contracts.text import result_limit, truncate_blocks
 from claw.contracts.transcript import (
     CHARS_PER_TOKEN,
@@ -203,6 +203,9 @@ async def open_turn(context: TurnContext) -> AsyncIterator[RunningTurn]:
         turn.release()
 
 
+_ENGINE = "its context engine failed: {why}"
+
+
 async def ask_engine(turn: RunningTurn, method: str, *values: str) -> Any:
     """Call ``compact`` or ``before_reset`` of the context engine in force; None without one.
 
@@ -219,7 +222,7 @@ async def ask_engine(turn: RunningTurn, method: str, *values: str) -> Any:
     except BaseException as why:
         if is_own_exit(why):
             raise
-        raise _engine_error(engine.plugin, why) from why
+        raise _engine_error(turn, engine.plugin, why) from why
 
 
 async def before_reset(turn: RunningTurn) -> None:
@@ -250,7 +253,7 @@ async def engine_call(call: ModelCall, turn: RunningTurn) -> ModelCall:
     except TimeoutError as late:
         await _report_late_engine(turn, plugin, late)
     except Exception as why:
-        raise _engine_error(plugin, why) from why
+        raise _engine_error(turn, plugin, why) from why
 
     async def ask(messages: Sequence[Message], tool_choice: str) -> AsyncIterator[ModelEvent]:
         nonlocal shown
@@ -265,6 +268,8 @@ async def engine_call(call: ModelCall, turn: RunningTurn) -> ModelCall:
                         event = await anext(stream, None)
                     if event is None:
                         return
+                    if isinstance(event, Finished) and shown is not own:
+                        worker.parts.worked(plugin, _ENGINE)
                     yield event
             except ClawError:
                 raise
@@ -272,7 +277,7 @@ async def engine_call(call: ModelCall, turn: RunningTurn) -> ModelCall:
                 if is_own_exit(why):
                     raise
                 if event is not None or not isinstance(why, PluginTimeout):
-                    raise _engine_error(plugin, why) from why
+                    raise _engine_error(turn, plugin, why) from why
                 worker.count_timeout(plugin)
                 await _report_late_engine(turn, plugin, why)
             finally:
@@ -285,19 +290,18 @@ async def engine_call(call: ModelCall, turn: RunningTurn) -> ModelCall:
 
 async def _report_late_engine(turn: RunningTurn, plugin: str, why: BaseException) -> None:
     """Report to the person and in the log that core's own engine takes the place of a plugin's."""
-    line = t(
-        "the context engine of plugin {id} is left out: {why}. The model is sent the newest messages that fit",
-        id=plugin,
-        why=describe_exception(why),
-    )
+    line = t("the context engine of plugin {id} is left out: {why}. The model is sent the newest messages that fit",
+             id=plugin, why=describe_exception(why))  # fmt: skip
+    _engine_error(turn, plugin, why)
     turn.log(line)
     await turn.notice(line)
 
 
-def _engine_error(plugin: str, why: BaseException) -> PluginError:
-    return PluginError(
-        plugin, "run", "its context engine failed: {why}", FIX, why=describe_exception(why), id=plugin
-    )
+def _engine_error(turn: RunningTurn, plugin: str, why: BaseException) -> PluginError:
+    """Record that the engine failed, for every list of plugins; return the error."""
+    cause = describe_exception(why)
+    turn.runtime.worker.parts.failed(plugin, _ENGINE, name="", why=cause)
+    return PluginError(plugin, "run", _ENGINE, FIX, why=cause, id=plugin)
 
 
 def newest_turns(call: ModelCall, turn: TurnView) -> ModelCall:
@@ -323,8 +327,7 @@ def newest_turns(call: ModelCall, turn: TurnView) -> ModelCall:
         except ProviderError as refused:
             if refused.reason not in TOO_LARGE_REASONS:
                 raise
-            raise ProviderError(
-                "{why}", reason=refused.reason, where=refused.where, why=refused.problem,
+            raise ProviderError("{why}", reason=refused.reason, where=refused.where, why=refused.problem,
                 fix="Start a new conversation (/new), or have it summarised: claw plugins install claw-context",
             ) from refused  # fmt: skip
         finally:

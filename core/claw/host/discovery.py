@@ -225,7 +225,7 @@ def _mark_of(path: str) -> FileStamp:
         stat = os.stat(path or os.curdir)
     except OSError:
         return path, -1, -1
-    return path, stat.st_mtime_ns, stat.st_size
+    return path, stat.st_mtime_ns, stat.st_size if os.access(path, os.R_OK) else -1
 
 
 @lru_cache(maxsize=1)

@@ -331,9 +331,8 @@ class PartHealth:
         if self._health and plugin in self._installed and now >= known.get(key, 0.0):
             known[key] = now + _REPEAT_SECONDS
             digest, cause = files_digest(self._installed[plugin]), " ".join(why.split())  # a row has one line
-            failure = LoadFailure(
-                plugin, NOTED, "run", template, digest=digest, values={"name": name, "why": cause}
-            )
+            values = {"name": name, "why": cause}
+            failure = LoadFailure(plugin, NOTED, "run", template, digest=digest, values=values)
             self._health.replace_part(plugin, failure.part, failure)
 
     def worked(self, plugin: str, template: str, *, name: str = "") -> None:

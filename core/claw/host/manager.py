@@ -64,7 +64,8 @@ class Host:
     ) -> None:
         self._slots, self._hooks, self._timeouts = rules.slots, rules.hooks, rules.timeouts
         self._ranks: dict[tuple[str, str], int] = {}  # (plugin, hook) → -1 with tryfirst, 1 with trylast
-        self._states = {state.id: state for state in plugin_states}
+        self._states = {state.id: state for state in reversed(plugin_states)}  # the first of one id is used
+        self._twins = [state for state in plugin_states if self._states[state.id] is not state]
         self._view = view
         self._manager = pluggy.PluginManager("claw")
         self._manager.add_hookspecs(hookspecs)
@@ -84,7 +85,7 @@ class Host:
     @property
     def plugin_states(self) -> tuple[PluginState, ...]:
         """The state of every plugin, in order of id."""
-        return tuple(sorted(self._states.values(), key=lambda state: state.id))
+        return tuple(sorted([*self._states.values(), *self._twins], key=lambda state: state.id))
 
     def answers_to(self, hook: str) -> tuple[Contribution[Any], ...]:
         """Return what loaded plugins answered to a hook, in the order in which they were loaded."""
@@ -98,7 +99,7 @@ class Host:
         for plugin in self._given_plugins:
             self._states.setdefault(plugin, PluginState(self._found(plugin), LOADED, eager=True))
             self._ask(plugin, partial(self._given_plugins.get, plugin))
-        self._health.count_crashes({state.id: state.found for state in self.plugin_states})
+        self._health.count_crashes({id: state.found for id, state in self._states.items()})
         self._functions = function_ids()
         for state in self.plugin_states:
             wanted = state.to_load

@@ -23,6 +23,7 @@ from claw.contracts.messages import Inbound
 from claw.contracts.prompt import PromptSection
 from claw.contracts.provider import Provider
 from claw.contracts.tool import Sandbox, Tool
+from claw.contracts.tool_schema import schema_problem
 from claw.host import hookspecs
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
 from claw.host.manifest import Kind, Manifest, ToolDeclaration
@@ -276,9 +277,12 @@ def check_manifest(manifest: Manifest | None, answers: Mapping[str, Sequence[Any
         raise ClawError("its manifest lists nothing that {hooks} provides", fix=fix, hooks=hooks)
 
 
+_TO_SCHEMA = "update the plugin, or ask its author for a sound schema"
+
+
 def tool_problems(tools: Sequence[Tool], lines: Sequence[ToolDeclaration] | None = None) -> list[ClawError]:
-    """Return an error for each name that one plugin gives to two tools, for each tool without a description, and for
-    each that is in its manifest and not in its code, or the reverse, or differs there.
+    """Return an error for each name that one plugin gives to two tools, for each tool without a description or that
+    model services would refuse, and for each that is in its manifest and not in its code, or the reverse, or differs.
 
     :param lines: of the manifest; None if it leaves the tools to the code.
     """
@@ -290,16 +294,20 @@ def tool_problems(tools: Sequence[Tool], lines: Sequence[ToolDeclaration] | None
     unlisted = "its code provides the tool {tool}, which its manifest does not list"
     missing = "its manifest lists the tool {tool}, which its code does not provide"
     differ = "tool {tool}: manifest and code differ in {fields}"
+    withheld = "its tool {tool} is withheld: model services do not accept its parameters: {why}"
     bare_names = [one.name for one in tools if not str(one.description or "").strip()]
     other = {name: _differences(declared[name], provided[name]) for name in declared.keys() & provided.keys()}
+    unsound = {one.name: schema_problem(one.parameters) for one in (tools if lines is None else lines)}
     found = [
         *((twice, "its author must remove one", name) for name, times in count.items() if times > 1),
         *((bare, "its author must describe it", name) for name in bare_names),
         *((unlisted, rebuild, name) for name in sorted(provided.keys() - known.keys())),
         *((missing, rebuild, name) for name in sorted(known.keys() - provided.keys())),
         *((differ, "its author runs claw plugins build", name) for name in sorted(other) if other[name]),
+        *((withheld, _TO_SCHEMA, name) for name, why in unsound.items() if why),
     ]
-    return [ClawError(why, fix=fix, tool=name, fields=other.get(name, "")) for why, fix, name in found]
+    values = {name: {"fields": other.get(name, ""), "why": unsound.get(name, "")} for _, _, name in found}
+    return [ClawError(why, fix=fix, tool=name, **values[name]) for why, fix, name in found]
 
 
 def _differences(declared: ToolDeclaration, provided: Tool) -> str:

@@ -272,7 +272,7 @@ def _enable_fix(manifest: Manifest) -> str:
 
 def with_needs(states: Sequence[PluginState]) -> list[PluginState]:
     """Quarantine each plugin of which one that it requires is absent or unusable; the fix for that one is the fix."""
-    by_id = {one.id: one for one in states}
+    by_id = {one.id: one for one in reversed(states)}  # the first of one id is used
     return [_without_need(one, by_id) if one.is_usable else one for one in states]
 
 

@@ -78,10 +78,9 @@ def withheld_line(fact: ToolFact) -> str:
     """Return a line about a tool that no request can offer, with the plugin that has it; empty for any other."""
     if not fact.schema_problem:
         return ""
-    template = (
-        "tool {tool} of plugin {plugin} is withheld: model services do not accept its parameters: {why}"
-    )
-    return t(template, tool=fact.name, plugin=fact.supplier or "claw", why=fact.schema_problem)
+    template = "its tool {tool} is withheld: model services do not accept its parameters: {why}"
+    problem = t(template, tool=fact.name, why=fact.schema_problem)
+    return t("plugin {id}: {problem}", id=fact.supplier or "claw", problem=problem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from claw import ClawError, DiagnosticContext, Finding, PluginConfig, t
+from claw import ClawError, ConfigError, DiagnosticContext, Finding, PluginConfig, t
 from claw.runtime import GATEWAY_LOCK, lock_holder
 
 from claw_http.listener import try_address
@@ -46,9 +46,13 @@ def token_findings(settings: HttpSettings, gateway: GatewaySettings) -> list[Fin
     if not settings.admits_callers:
         return []
     if token and not token.empty:
+        try:
+            weak = is_weak(token)
+        except ConfigError as wrong:
+            return [Finding("gateway.auth.token", "credentials", wrong.problem, wrong.fix)]
         why = t("the token is weak: a placeholder, or too short")
         fix = t("Use at least {count} random characters", count=MIN_TOKEN_CHARS)
-        return [Finding("gateway.auth.token", "credentials", why, fix)] if is_weak(token) else []
+        return [Finding("gateway.auth.token", "credentials", why, fix)] if weak else []
     fix = t("claw config set gateway.auth.token TOKEN (16 random characters or more)")
     return [Finding("gateway.auth.token", "credentials", t("is missing: the API refuses all requests"), fix)]
 

@@ -1,8 +1,9 @@
 """``plugins.entries.memory.config``: parameters of index and scoring; ``agents.memorySearch``: those of an agent."""
 
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
 
-from claw import Section
+from claw import Section, nearest
 from pydantic import Field
 
 
@@ -54,3 +55,38 @@ class MemorySearch(Section):
     model: str | None = None
     citations: Literal["on", "off", "auto"] = "on"
     max_results: int = Field(6, ge=1)
+
+    def unknown_names(
+        self, plugins: Iterable[Any]
+    ) -> Iterator[tuple[tuple[str, ...], str, str, dict[str, str]]]:
+        """Yield a warning for a provider or model that no embedder has, so that nothing is searched by meaning.
+
+        :param plugins: those in use (``claw.runtime.InstalledPlugin``). One whose code names ``register_embedders`` may
+            bring any embedder: then nothing is said here, and a search reports it.
+        """
+        from claw_memory.embedder import OFF, built_in
+
+        provider, model = self.provider, self.model
+        if (provider is None and model is None) or (provider or "").lower() in OFF:
+            return
+        there = built_in()
+        if any(provider in (None, one.name) and model in (None, one.model) for one in there):
+            return
+        if any(map(_brings_embedders, plugins)):
+            return
+        by_name = [one for one in there if provider in (None, one.name)]
+        key, written = ("model", model or "") if by_name and model else ("provider", provider or model or "")
+        known = [one.model for one in by_name] if key == "model" else [one.name for one in there]
+        near = nearest(written, dict.fromkeys([*known, *OFF[:1]]) if key == "provider" else known)
+        fix = "Did you mean {near}?" if near else "To search by words alone, write off; else remove the key"
+        if not there and not near:
+            fix = "To install one: pip install 'claw-memory-search[embeddings]'; to search by words alone, write off"
+        yield (key,), "there is no embedder {name}", fix, {"name": written, "near": near or ""}
+
+
+def _brings_embedders(plugin: Any) -> bool:
+    """Return true if the code of a third party's plugin names the hook."""
+    if plugin.is_first_party or plugin.folder is None:
+        return not plugin.is_first_party  # a single module: nobody knows
+    sources = (path.read_bytes() for path in plugin.folder.rglob("*.py"))
+    return any(b"register_embedders" in source for source in sources)

@@ -176,9 +176,16 @@ def key_findings(setup: Setup) -> Iterator[Finding]:
         except ClawError as why:
             yield Finding(f"providers.{provider}.apiKey", "key", why.problem, why.fix)
             continue
-        if key and not key.isprintable():
+        place, held = f"providers.{provider}.apiKey", key
+        if not key:
+            place = next((name for name in variables or () if config.environ.get(name, "").strip()), place)
+            held = config.environ.get(place, "").strip()
+        if held and not held.isprintable():
             why_not = t("the key contains a line break or another control character")
-            yield Finding(f"providers.{provider}.apiKey", "key", why_not, t("Write it in one line"))
+            yield Finding(place, "key", why_not, t("Write it in one line"))
+            continue
+        if held and not held.isascii():
+            yield Finding(place, "key", t("the key contains a letter that no key has"), t("Copy it again"))
             continue
         if expired := _only_expired_key(config, found, provider):
             yield expired

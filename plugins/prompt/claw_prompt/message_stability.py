@@ -7,16 +7,27 @@ engines, filters and provider middleware of plugins can change them.
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from claw import Assistant, Credential, Finished, Inbound, Message, Request, Text, TextDelta, hookimpl
-from claw.runtime import SYSTEM_CLOCK, Clock, terminal_message
+from claw import (
+    Assistant,
+    Credential,
+    Finished,
+    Inbound,
+    Message,
+    PluginError,
+    Request,
+    Text,
+    TextDelta,
+    hookimpl,
+)
+from claw.runtime import SYSTEM_CLOCK, Clock, PluginHealth, terminal_message
 
 if TYPE_CHECKING:
-    from claw.runtime import Setup
+    from claw.runtime import App, Setup
 
 _NAME = "prompt-stability"
 _MODEL = f"{_NAME}/recorder"
@@ -53,12 +64,27 @@ class _Recorder:
         yield Finished(Assistant((Text(text),), model=request.model))
 
 
-async def repeated_messages(setup: "Setup", message: Inbound) -> tuple[list[str], list[str]]:
-    """Return the messages of a second request before the new one, and those in the same place of a third request.
+FailedPart = tuple[str, str, str]
+"""A plugin, the name of its part as health records have it, and why it failed."""
 
-    Both lists are empty when nobody would answer the message.
+
+@dataclass(frozen=True)
+class MessageTurns:
+    """The result of the three turns.
+
+    :param sent: the messages of the second request before the new one; ``repeated``: those in the same place of the
+        third request. Both are empty when not every turn had a request.
+    :param failed: the parts of plugins that failed meanwhile.
     """
-    recorder, later = _Recorder(), [0.0]
+
+    sent: Sequence[str] = ()
+    repeated: Sequence[str] = ()
+    failed: Sequence[FailedPart] = ()
+
+
+async def repeated_messages(setup: "Setup", message: Inbound) -> MessageTurns:
+    """Take three turns of one conversation, and compare what their requests repeat."""
+    recorder, later, failed = _Recorder(), [0.0], dict[FailedPart, None]()
     with tempfile.TemporaryDirectory(prefix="claw-stability-") as home:
         from claw.runtime import App, TurnOptions, load_setup
         from claw_config_sdk import file_of
@@ -69,6 +95,14 @@ async def repeated_messages(setup: "Setup", message: Inbound) -> tuple[list[str]
         clock = Clock(now=lambda: SYSTEM_CLOCK.now() + later[0])
         options = TurnOptions(model=_MODEL, fallbacks=())
         async with App(own, plugins={_NAME: recorder}, clock=clock) as app:
+
+            async def take(said: Inbound) -> None:
+                try:
+                    await app.handle(said, _ignore, options)
+                except PluginError as why:
+                    failed.setdefault((why.plugin, "", why.problem))
+                failed.update(dict.fromkeys(_failed_parts(app)))
+
             for number, words in enumerate(_WORDS):
                 said = replace(
                     message,
@@ -77,25 +111,33 @@ async def repeated_messages(setup: "Setup", message: Inbound) -> tuple[list[str]
                     event_id=f"stability-{number}",
                     sent_at=clock.now(),
                 )
-                await app.handle(said, _ignore, options)
+                await take(said)
                 if len(recorder.requests) == number:  # this person is not admitted in the empty home
                     message = terminal_message("")
-                    await app.handle(
+                    await take(
                         replace(
                             said,
                             address=message.address,
                             sender=message.sender,
                             chat_type="direct",
                             event_id=f"{number}",
-                        ),
-                        _ignore,
-                        options,
+                        )
                     )
                 later[0] += _PAUSE_SECONDS
     if len(recorder.requests) < len(_WORDS):
-        return [], []
+        return MessageTurns(failed=tuple(failed))
     second, third = recorder.requests[1], recorder.requests[2]
-    return [_as_text(one) for one in second[:-1]], [_as_text(one) for one in third[: len(second) - 1]]
+    sent, repeated = (
+        [_as_text(one) for one in messages] for messages in (second[:-1], third[: len(second) - 1])
+    )
+    return MessageTurns(sent, repeated, tuple(failed))
+
+
+def _failed_parts(app: "App") -> Iterator[FailedPart]:
+    """Yield plugin, name and cause of each part that has failed in a turn and not worked since."""
+    health = PluginHealth(app.config.home / "plugins", app.database)
+    for failures in health.failures().values():
+        yield from ((one.plugin, one.part[1], one.why) for one in failures if any(one.part))
 
 
 def _as_text(message: Message) -> str:

@@ -23,6 +23,8 @@ from claw_prompt.message_stability import repeated_messages
 if TYPE_CHECKING:
     from claw.runtime import TurnContext
 
+    from claw_prompt.message_stability import FailedPart
+
 _LATER_SECONDS = 93_784.0  # a day, two hours, three minutes and four seconds: every field of a clock differs
 _AROUND = 30
 
@@ -107,10 +109,14 @@ def stability(*, scenario: Scenario, as_json: AsJson = False) -> None:
 
     contexts, unloaded = asyncio.run(_two_turns(probe_message(scenario), scenario.agent))
     unloaded += failed_sections(contexts)
-    sent, repeated = asyncio.run(repeated_messages(load_setup(), probe_message(scenario)))
-    if not sent:
+    turns = asyncio.run(repeated_messages(load_setup(), probe_message(scenario)))
+    unloaded += failed_parts(turns.failed, contexts)
+    if not turns.sent:
         unloaded.append(t("the messages: a plugin or the policy left one of three turns without a request"))
-    first, second = parts_of(contexts[0]) + messages_of(sent), parts_of(contexts[1]) + messages_of(repeated)
+    first, second = (
+        parts_of(context) + messages_of(texts)
+        for context, texts in zip(contexts, (turns.sent, turns.repeated), strict=True)
+    )
     broken, timed = list(prompt_differences(first, second)), list(parts_with_time(second, SYSTEM_CLOCK.now()))
     size = sum(len(part.text.encode("utf-8", "replace")) for part in first)
     if as_json:
@@ -164,6 +170,22 @@ def failed_sections(contexts: "Iterable[TurnContext]") -> list[str]:
             for one in pieces
         )
     )  # fmt: skip
+
+
+def failed_parts(failed: "Iterable[FailedPart]", contexts: "Iterable[TurnContext]") -> list[str]:
+    """Return a line for each part of a plugin that failed in a turn; sections are left to :func:`failed_sections`."""
+    told = {
+        (one.section.plugin, one.section.name)
+        for context in contexts
+        for one in context.rendered_sections
+        if one.fault
+    }
+    lines = (
+        t("plugin {id}: {problem}", id=plugin, problem=why)
+        for plugin, name, why in failed
+        if (plugin, name) not in told
+    )
+    return list(dict.fromkeys(lines))
 
 
 def messages_of(texts: Sequence[str]) -> list[PromptPart]:

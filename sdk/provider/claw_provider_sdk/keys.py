@@ -17,6 +17,8 @@ def _readable_key(secret: Secret) -> str:
         raise ConfigError(
             "", "the key contains a line break or another control character", "Write it in one line"
         )
+    if not text.isascii():
+        raise ConfigError("", "the key contains a letter that no key has", "Copy it again")
     return text
 
 
@@ -54,9 +56,10 @@ def configured_keys(
     if found:
         first = [found.pop(id) for id in dict.fromkeys(section.auth_order) if id in found]
         return (*first, *found.values())
-    held = next(
-        (environ[variable].strip() for variable in variables if environ.get(variable, "").strip()), None
-    )
-    if held is not None:
-        return (Credential("environment", held),)
+    for variable in variables:
+        if held := environ.get(variable, "").strip():
+            if not (held.isprintable() and held.isascii()):
+                problem = "the key in {name} has a line break, or a letter that no key has"
+                raise ConfigError("", problem, "Copy it again", name=variable)
+            return (Credential("environment", held),)
     return (Credential("none", ""),) if keyless else ()

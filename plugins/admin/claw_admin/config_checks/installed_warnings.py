@@ -220,8 +220,23 @@ def _channel_keys(config: Config, known: InstalledNames) -> _Misfits:
     """Check the keys of a channel that core does not read against the schema of the plugin's manifest."""
     for name, section in config.settings.channels.items():
         for path, part in ((), section), *((("accounts", of), one) for of, one in section.accounts.items()):
-            schema = known.sections.get(name, {})
-            yield from _extra_keys(config, ("channels", name, *path), part.model_extra or {}, schema)
+            schema, place = known.sections.get(name, {}), ("channels", name, *path)
+            yield from _extra_keys(config, place, part.model_extra or {}, schema)
+            names = sorted(_group_keys(schema))
+            for id, group in part.groups.items() if names else ():
+                for key in group.model_extra or {}:
+                    near = nearest(to_camel(key), names)
+                    fix = "Did you mean {near}?" if near else "Known keys here: {names}"
+                    values = {"near": near, "names": ", ".join(names)}
+                    wrong = (*place, "groups", id, key)
+                    yield wrong, config.sections.error(wrong, "is not a known key", fix, **values)
+
+
+def _group_keys(schema: Any) -> frozenset[str]:
+    """Return the keys of one group in the schema of a channel; empty when it does not describe groups."""
+    groups = schema.get("properties", {}).get("groups", {})
+    forms = [form.get("additionalProperties") for form in (groups, *groups.get("anyOf", ()))]
+    return frozenset(key for form in forms if isinstance(form, Mapping) for key in form.get("properties", ()))
 
 
 def _provider_keys(config: Config, known: InstalledNames) -> _Misfits:
@@ -229,6 +244,16 @@ def _provider_keys(config: Config, known: InstalledNames) -> _Misfits:
     for name, section in config.settings.providers.items():
         extra = section.model_extra or {}
         plugin, schema = known.endpoints.get(name) or known.endpoints.get(ANY_ENDPOINT) or ("", {})
+        if isinstance(kind := extra.get("type"), str) and not known.has_unlisted:
+            problem, fix = (
+                "no installed plugin serves providers of the type {name}",
+                "Correct it, or remove the key",
+            )
+            kinds = {of for of, _ in known.endpoints.values()}
+            place: Path = ("providers", name, "type")
+            for missing in unknown_name(config, place, kind, kinds, problem, fix):
+                missing.grave = True
+                yield place, missing
         if extra.get("type", plugin) != plugin:  # another plugin serves it, with keys of its own
             continue
         yield from _extra_keys(config, ("providers", name), extra, schema)
@@ -270,9 +295,12 @@ def _unusable_addresses(config: Config) -> Iterator[ConfigError]:
 def _missing_sandboxes(config: Config, known: InstalledNames) -> Iterator[ConfigError]:
     """Yield a warning for each agent whose turns all fail, because no installed plugin provides its sandbox."""
     for place, settings in agent_sections(config):
-        wanted = settings.sandbox.backend
+        wanted, path = settings.sandbox.backend, (*place, "sandbox", "backend")
         there = wanted in known.sandboxes if wanted else known.sandboxes
-        if settings.sandbox.mode != "off" and not there and not known.has_unlisted:
+        if settings.sandbox.mode == "off" and wanted and not known.has_unlisted:
+            problem, fix = "no installed plugin provides the sandbox {name}", "Install it, or remove the key"
+            yield from unknown_name(config, path, wanted, known.sandboxes, problem, fix)
+        elif settings.sandbox.mode != "off" and not there and not known.has_unlisted:
             problem = "every turn is refused: no installed plugin provides the sandbox {name}"
             if not wanted:
                 problem = "every turn is refused: no installed plugin provides a sandbox"

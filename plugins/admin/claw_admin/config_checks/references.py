@@ -27,6 +27,7 @@ def reference_warnings(
         *_nested_accounts(config),
         *_settings_of_agents(config, known),
         *_headers(config),
+        *_names_of_owners(config, [one.found for one in states if one.is_usable]),
     )
 
 
@@ -131,6 +132,14 @@ def _settings_of_agents(config: Config, known: InstalledNames) -> Iterator[Confi
         for plugin in settings.plugins:
             problem, fix = "plugin {name} is not installed", "Install it, or remove the section"
             yield from unknown_name(config, (*place, "plugins", plugin), plugin, known.plugins, problem, fix)
+
+
+def _names_of_owners(config: Config, found: list[InstalledPlugin]) -> Iterator[ConfigError]:
+    """Yield what the models of plugins say of names in their keys that no plugin in use brings: ``unknown_names(plugins
+    in use)`` yields path, problem, fix and values."""
+    for place, value in config.owned.items():
+        for path, problem, fix, values in getattr(value, "unknown_names", lambda found: ())(found):
+            yield config.sections.error((*place, *path), problem, fix, **values, grave=True)
 
 
 def _headers(config: Config) -> Iterator[ConfigError]:

@@ -47,11 +47,14 @@ def offline_findings(
         yield Finding(one.where or str(home), "config", one.problem, one.fix, grave=grave)
     if home.is_dir() and not os.access(home, os.R_OK | os.X_OK):
         return  # the error about the config file names it
+    yield from kind_findings(home)
     yield from permission_findings(home)
     yield from disk_findings(home)
-    yield from database_findings(home / "state.db")
+    if not (home / "state.db").is_dir():
+        yield from database_findings(home / "state.db")
     if not errors:
         setup = load_setup(environ)
+        yield from workspace_findings(setup)
         yield from beside(warnings, plugin_findings(setup, environ))
 
 
@@ -59,6 +62,17 @@ def beside(warnings: Iterable[ConfigError], found: Iterable[Finding]) -> Iterato
     """Yield the findings that no grave warning about the file names already, by the same key."""
     graves = [one for one in warnings if one.grave]
     yield from (one for one in found if not names_one_of(f"{one.about}: {one.problem}", graves))
+
+
+def workspace_findings(setup: Setup) -> Iterator[Finding]:
+    """Find workspaces that do not exist and cannot be made, so that no tool works there."""
+    for id in setup.config.agent_ids:
+        workspace = setup.config.agent(id).workspace
+        place = next(one for one in (workspace, *workspace.parents) if one.exists())
+        if place != workspace and not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
+            why = t("the workspace of agent {id} cannot be created: {place} is no folder or cannot be written",
+                    id=id, place=place)  # fmt: skip
+            yield Finding(str(workspace), "disk", why, t("Name another folder as workspace"))
 
 
 def plugin_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -80,6 +94,19 @@ def is_asked_for(state: PluginState, finding: Finding) -> bool:
     return finding.grave or (state.state == LOADED and not has_keys)
 
 
+def kind_findings(home: Path) -> Iterator[Finding]:
+    """Find files in the place of folders of the home, and the reverse: what uses them fails."""
+    for name in ("agents", "logs", "plugins"):
+        if (path := home / name).exists() and not path.is_dir():
+            yield Finding(
+                str(path), "disk", t("a file is in the place of a folder"), t("Move that file elsewhere")
+            )
+    if (path := home / "state.db").is_dir():
+        yield Finding(
+            str(path), "disk", t("a folder is in the place of a file"), t("Move that folder elsewhere")
+        )
+
+
 def permission_findings(home: Path) -> Iterator[Finding]:
     """Find what others may read and should not: the home itself, and its files with keys and conversations."""
     files = [home / name for name in _SECRET_FILES] + [path for each in _PATTERNS for path in home.glob(each)]
@@ -88,7 +115,7 @@ def permission_findings(home: Path) -> Iterator[Finding]:
             mode = stat.S_IMODE(path.stat().st_mode)
         except OSError:
             continue
-        if mode & ~0o700:
+        if mode & ~0o700 and (path == home or not path.is_dir()):
             why = t("other users can access it (mode {mode:o})", mode=mode)
             yield Finding(str(path), "permissions", why, f"chmod {allowed:o} {path}")
 

@@ -165,7 +165,7 @@ def retry(
 
 
 def _chosen(plugin_states: Sequence[PluginState], plugin: str) -> list[PluginState]:
-    known = {one.id: one for one in plugin_states}
+    known = {one.id: one for one in reversed(plugin_states)}  # the first of one id is used
     if not plugin:
         return list(plugin_states)
     if plugin not in known:

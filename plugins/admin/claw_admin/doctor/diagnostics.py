@@ -147,6 +147,7 @@ def tool_findings(setup: Setup) -> Iterator[Finding]:
                 undeclared += (
                     tool_fact(tool, state.id, suppliers) for tool in answers.get("register_tools", ())
                 )
+        told = frozenset(host.notes)
     facts = sorted((*undeclared, *setup.facts), key=lambda fact: fact.plugin is not None)  # as in an app
     conflicts = judge_tools(facts, (), RunFacts()).conflicts
     # One that is there twice is a note of its plugin; one that the operator gave to another plugin is as wanted.
@@ -155,7 +156,7 @@ def tool_findings(setup: Setup) -> Iterator[Finding]:
                 tool=conflict.fact.name, id=conflict.fact.supplier)  # fmt: skip
         yield Finding(conflict.fact.supplier, "conflict", str(conflict), fix)
     for fact in facts:
-        if fact.schema_problem:
+        if fact.schema_problem and fact.supplier not in told:
             why = t("its tool {tool} is withheld: model services do not accept its parameters: {why}",
                     tool=fact.name, why=fact.schema_problem)  # fmt: skip
             fix = t("update the plugin, or ask its author for a sound schema")

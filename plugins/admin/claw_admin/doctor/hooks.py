@@ -57,7 +57,7 @@ def loaded_plugins(*also: str) -> tuple[list[dict[str, Any]], dict[str, PluginSt
             hooks.append({"hook": hook, "slot": "", "specifiedBy": plugin, "answers": answers})
     finally:
         asyncio.run(running.close())
-    return hooks, {state.id: state for state in running.host.plugin_states}
+    return hooks, {state.id: state for state in reversed(running.host.plugin_states)}
 
 
 def _described(running: App, hook: str) -> dict[str, Any]:

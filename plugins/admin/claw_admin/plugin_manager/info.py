@@ -25,18 +25,19 @@ _LABELS = {"mend": "fix", "promptSections": "prompt sections", "env": "environme
 
 def info(plugin: str, as_json: AsJson = False) -> None:
     """Show the details of one plugin. A plugin in use is loaded, to show the order of its contributions."""
-    found = {state.id: state for state in plugin_states()}
+    found = {state.id: state for state in reversed(plugin_states())}  # the first of one id is used
     if plugin not in found:
         raise unknown_plugin_error(plugin, found)
     hooks, states = loaded_plugins(plugin) if found[plugin].state in (LOADED, IDLE) else ([], {})
     contributions = _contributions(plugin, hooks)
-    [after] = (one for one in plugin_states() if one.id == plugin)  # it may have failed just now
+    after, *others = (one for one in plugin_states() if one.id == plugin)  # it may have failed just now
     if after.is_untried and plugin in states:  # nothing can be recorded in a read-only home
         here = states[plugin]
         after = replace(here, sound=files_digest(here.found)) if here.state == LOADED else here
     body, contributions = plugin_data(after), contributions if after.state in (LOADED, IDLE) else []
     if as_json:
-        document("plugin", {**body, "contributions": contributions})
+        more = {"others": [plugin_data(one) for one in others]} if others else {}
+        document("plugin", {**body, "contributions": contributions, **more})
         return
     for key, value in body.items():
         if value not in (None, "", [], {}):
@@ -45,6 +46,8 @@ def info(plugin: str, as_json: AsJson = False) -> None:
         line = t("{hook}: {name}, order {order}, position {position:g}", **one)
         choice = t("active") if one["inForce"] else t("inactive")
         typer.echo(f"{line}, plugins.slots.{one['slot']}: {choice}" if one["slot"] else line)
+    for other in others:
+        typer.echo(other.fault_line())
 
 
 def _shown(key: str, value: Any) -> str:

@@ -1,0 +1,73 @@
+"""Situations of a home that no setting describes: two plugins with one id, rights that change, files of a wrong kind."""
+
+from pathlib import Path
+
+import pytest
+from third_party import Machine, installed, plugin_code
+
+
+def said(machine: Machine, *words: str, plain: bool = False, **environ: str) -> str:
+    answer = machine.claw(*words, plain=plain, **environ)
+    assert "internal error" not in answer.err
+    return " ".join((answer.out + answer.err).split())
+
+
+def test_of_two_plugins_with_one_id_the_first_is_used_and_every_surface_says_so(tmp_path: Path) -> None:
+    first = installed(tmp_path / "a", "tides", plugin_code("tide"), package="stranger_one")
+    second = installed(tmp_path / "b", "tides", plugin_code("tide2"), package="stranger_two")
+    machine = Machine(tmp_path / "machine", [first, second])
+    twice = "stranger_two and stranger_one both provide a plugin with this id"
+
+    info = said(machine, "plugins", "info", "tides")
+
+    assert "distribution: stranger_one" in info and "state: loaded" in info and twice in info
+    assert "tide: available (plugin tides)" in said(machine, "tools", "explain", "tide")
+    assert "tide2: not available" in said(machine, "tools", "explain", "tide2")
+    for words in (("plugins", "list"), ("doctor",), ("plugins", "doctor"), ("chat", "hi")):
+        assert twice in said(machine, *words), words
+
+
+def test_a_manifest_that_becomes_readable_is_read(tmp_path: Path) -> None:
+    manifest = {"kinds": ["tool"], "tools": [{"name": "tide"}]}
+    site = installed(tmp_path / "site", "tides", plugin_code("tide"), manifest)
+    machine = Machine(tmp_path / "machine", [site])
+    file = site / "stranger_tides" / "claw-plugin.json"
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    file.chmod(0)
+    said(machine, "chat", "hi", plain=True)  # the home is in use from now on
+    assert "its manifest cannot be read" in said(machine, "plugins", "list", plain=True)
+
+    file.chmod(0o644)
+
+    assert "its manifest cannot be read" not in said(machine, "plugins", "list", plain=True)
+
+
+@pytest.mark.parametrize("name", ["agents", "logs", "plugins"])
+def test_doctor_names_a_file_in_the_place_of_a_folder(tmp_path: Path, name: str) -> None:
+    machine = Machine(tmp_path / "machine")
+    (machine.home / name).write_text("")
+    assert f"{machine.home / name}: a file is in the place of a folder" in said(machine, "doctor")
+
+
+def test_doctor_gives_no_advice_for_files_about_a_folder_in_their_place(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "machine")
+    (machine.home / "state.db").mkdir(mode=0o755)
+    answer = said(machine, "doctor")
+    assert "state.db: a folder is in the place of a file" in answer and "chmod 600" not in answer
+
+
+def test_doctor_names_a_workspace_that_cannot_be_made(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "machine")
+    machine.configured("workspace: /dev/null/x")
+    assert "the workspace of agent default cannot be created: /dev/null is no folder" in said(
+        machine, "doctor"
+    )
+
+
+def test_a_key_that_no_header_can_have_is_named_by_its_variable(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "machine", environ={"OPENAI_API_KEY": "sk-\u00e9"})
+    assert "the key in OPENAI_API_KEY has a line break, or a letter that no key has" in said(
+        machine, "chat", "hi"
+    )
+    assert "OPENAI_API_KEY: the key contains a letter that no key has" in said(machine, "doctor")
