@@ -89,6 +89,17 @@ def hung(machine: Forked) -> None:
     PluginHealth(machine.home / "plugins").record(LoadFailure("bad", HUNG, "register", why))
 
 
+def harmless(code: str) -> World:
+    """A plugin that takes from every other what Python needs, which claw undoes: each of them loads."""
+    cells = {
+        LISTED: Cell((r"^bad .* loaded",), ("quarantined",)),
+        DOCTOR: may("no problems found", code=0),
+        STATUS: Cell((), ("quarantined",)),
+        "tools list": may(r"plugin bad changed .*; claw has undone it"),
+    }
+    return World(cells, {"bad": (plugin_code("bad_do") + f"\nimport json, sys\n{code}", None)})
+
+
 OF_SETTING = {"plugins": {"entries": {"bad": {"config": {"number": "x"}}}}}
 NOT_A_NUMBER = "must be a whole number"
 OF_NUMBER = f"plugins.entries.bad.config.number: {NOT_A_NUMBER}"
@@ -162,6 +173,9 @@ PLUGINS: dict[str, World] = {
         {"bad": (plugin_code("bad_do"), None)},
         prepare=hung,
     ),
+    "takes the import path": harmless("sys.path.clear()"),
+    "takes the importers": harmless("sys.meta_path.clear()"),
+    "takes a function of Python": harmless("json.dumps = None"),
     "kills the process": World(
         faulty("import", "claw crashed 2 times while loading it"),
         {"bad": ("import os\nos._exit(9)", None)},

@@ -24,6 +24,7 @@ from claw.runtime import (
 from claw_admin.doctor.plugin_checks import (
     check_unloaded,
     compare_with_probe,
+    fault_findings,
     format_import_chain,
     name_conflicts,
 )
@@ -49,7 +50,7 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Look at config, plugins, permissions, sessions, state and keys; exit 1 when something is wrong."""
-    from claw.runtime import config_findings, home_of, load_setup
+    from claw.runtime import config_findings, home_of, load_setup, plugin_states
 
     from claw_admin.doctor import checks, diagnostics
 
@@ -67,11 +68,11 @@ def doctor(
             found += (one for one in failures if not any(text in one.problem for text in said))
             found += diagnostics.tool_findings(setup)
         context = diagnostics.DoctorContext(setup, os.environ, online, channel)
-        found = list(
-            {
-                (one.about, one.problem): one for one in (*found, *diagnostics.plugin_findings(context))
-            }.values()
-        )
+        found += diagnostics.plugin_findings(context)
+        if not channel:  # what one plugin did to another, and so what a list of plugins says from now on
+            after = (one for state in plugin_states() if state.found.package for one in fault_findings(state))
+            found += (one for one in after if not any(text in one.problem for text in said))
+        found = [*{(one.about, one.problem): one for one in found}.values()]
     facts = [one for one in found if one.kind == "fact"]
     found = [one for one in found if one.kind != "fact"]
     left, fixed = _apply_fixes(found) if fix else (found, [])

@@ -30,9 +30,7 @@ def check_unloaded(
 ) -> Iterator[Finding]:
     """Check a plugin without loading it."""
     id, manifest = state.id, state.found.manifest
-    if state.stage:
-        for why, fix in state.faults or ((state.why, state.fix),):
-            yield Finding(id, state.stage, why, fix)
+    yield from fault_findings(state)
     if manifest is None:
         return
     if state.state != INCOMPATIBLE and api_matches(manifest.api, (99, 0)):
@@ -60,6 +58,13 @@ def check_unloaded(
         fix = t("claw config set 'tools.alsoAllow[]' {id}", id=unlisted[0])
         why = t("optional, and no allow list names them: {names}", names=names)
         yield Finding(id, "optional", why, fix, grave=False)
+
+
+def fault_findings(state: PluginState) -> Iterator[Finding]:
+    """Yield the faults of a plugin, as a list of plugins names them."""
+    if state.stage:
+        for why, fix in state.faults or ((state.why, state.fix),):
+            yield Finding(state.id, state.stage, why, fix)
 
 
 def _opted_in(tool: str, manifest: Manifest, wanted: ConfigOutline) -> bool:
