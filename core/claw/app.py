@@ -231,11 +231,13 @@ class App:
         faults, facts = self.registry.diagnostics, self.registry.facts
         found = tuple(one.found for one in self.host.plugin_states)
         checks = self.host.on_demand("register_diagnostics", at_start=True) if self._write_log else ()
+        conflicts = [one for one in judge_tools(facts, (), RunFacts()).conflicts if one.kind != "twice"]
+        self.host.record_skips(conflicts)
         warnings = file_warnings(replace(self.setup, found=found, tools=facts), checks)
         for line in (
             *faults,  # that of a plugin's settings is a warning about the file too
             *(one for one in map(str, warnings) if one not in "\n".join(faults)),
-            *(str(one) for one in judge_tools(facts, (), RunFacts()).conflicts if one.kind != "twice"),
+            *map(str, conflicts),
             *filter(None, map(withheld_line, facts)),
         ):
             self.log(line)

@@ -140,7 +140,7 @@ class PluginHealth:
         rows = self._read()
         self.sound = {one.plugin: one.digest for one in rows if one.kind == SOUND}
         for row in sorted(rows, key=lambda one: (one.kind == NOTED, -one.at)):
-            if row.kind != SOUND and (not row.config or row.config == self._config_digest()):
+            if row.kind != SOUND and (not row.config or row.config == self.config_digest()):
                 first = found.setdefault(row.plugin, row)
                 found[row.plugin] = first if first is row else replace(first, others=(*first.others, row))
         for plugin, cause in map(_read_note, self._notes_of_dead_processes()):
@@ -186,7 +186,7 @@ class PluginHealth:
         """Record the failure of a plugin, or all its parts that cannot be used (NOTED), in place of those of earlier
         loads; one at run is added to them. A process that runs without the plugin stays named."""
         first, now, before = failures[0], self._now(), self._of(failures[0].plugin)
-        config = self._config_digest() if first.stage == "config" or first.kind == NOTED else ""
+        config = self.config_digest() if first.stage == "config" or first.kind == NOTED else ""
         kept, run = _lasting(before) if first.kind == NOTED else [], first.run or os.getpid()
         if first.stage == "run" and first.kind != NOTED:
             kept = [one for one in before if one.stage != "run" or one.of_other_process]
@@ -264,7 +264,8 @@ class PluginHealth:
                 print_once(str(database_error(self._path, refused)))
             return []
 
-    def _config_digest(self) -> str:
+    def config_digest(self) -> str:
+        """Return a digest of the config file."""
         import hashlib  # a home without failures needs none
 
         text = b""

@@ -24,7 +24,7 @@ from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageErro
 from claw.contracts.prompt import PromptSection
 from claw.contracts.tool import Tool, ToolContext
 from claw.host import hookspecs, registry
-from claw.host.health import NOTED, PluginHealth, files_digest
+from claw.host.health import NOTED, LoadFailure, PluginHealth, files_digest
 from claw.host.isolation import (
     describe_exception,
     failure_of,
@@ -37,9 +37,12 @@ from claw.host.manifest import InstalledPlugin, ToolDeclaration, key_variables
 from claw.host.registry import BUILTIN, HOOKS, SLOTS, Contribution, HookRules, Registry
 from claw.host.state import PluginState, failure_fix, require_plugins, with_needs
 from claw.i18n import t
+from claw.policy.decision import SKIPPED, SKIPPED_FIX, NameConflict
 
 T = TypeVar("T")
 
+_SKIPPED = "{name} of plugin {second} is skipped: plugin {first} already provides that name"
+_DISABLE = "claw config set plugins.entries.{id}.enabled false"
 _INSTALL_OR_REMOVE = "Install and enable the plugin, or remove the key"
 
 
@@ -77,6 +80,7 @@ class Host:
         self._log = log
         self._is_built = False
         self._functions: dict[str, int] = {}  # as the plugin before left them, during a start
+        self._skipped: list[tuple[str, str, dict[str, str]]] = []  # template, fix, and the values of both
         self.diagnostics: list[str] = []
         self.notes: dict[str, list[ClawError]] = {}  # plugin → its parts that cannot be used
 
@@ -149,6 +153,27 @@ class Host:
         digest = "" if of.is_first_party and not notes else files_digest(of)
         rows = [replace(failure_of(plugin, "register", one, NOTED), digest=digest) for one in notes]
         self._health.record(*rows) if rows else self._health.clear(plugin, digest=digest)
+
+    def record_skips(self, conflicts: Iterable[NameConflict]) -> None:
+        """Record for every list of plugins what is skipped for its name, in place of what was recorded before.
+
+        :param conflicts: of tools. One that the operator gave to another plugin is as wanted.
+        """
+        taken = [one.names for one in conflicts if one.kind not in ("twice", "handed")]
+        lost = [*((SKIPPED, SKIPPED_FIX, names) for names in taken), *self._skipped]
+        config, skips = (
+            self._health.config_digest() if lost else "",
+            dict[tuple[str, str, str], LoadFailure](),
+        )
+        for cause, fix, names in lost:
+            if (id := names["id"]) in self._states and id not in self._given_plugins:
+                failure = LoadFailure(id, NOTED, "run", cause, fix, values=names, config=config)
+                digest = files_digest(self._found(id))
+                skips[id, cause, names["name"]] = replace(failure, digest=digest)
+        before = [part for part in self._health.failed_parts() if part[1] in (SKIPPED, _SKIPPED)]
+        for part in {*before, *skips}:
+            plugin, cause, name = part
+            self._health.replace_part(plugin, (cause, name), *filter(None, [skips.get(part)]))
 
     def _imported(self, plugin: str) -> Any:
         package = self._states[plugin].found.package
@@ -363,8 +388,8 @@ class Host:
             first = named.setdefault(name, contribution)
             if first is not contribution:
                 names = {"name": name, "second": contribution.plugin, "first": first.plugin}
-                template = "{name} of plugin {second} is skipped: plugin {first} already provides that name"
-                self._note(t(template, **names))
+                self._skipped.append((_SKIPPED, _DISABLE, {**names, "id": contribution.plugin}))
+                self._note(t(_SKIPPED, **names))
         return named
 
     def _manifest_names_tools(self, plugin: str) -> bool:
