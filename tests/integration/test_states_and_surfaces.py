@@ -10,6 +10,7 @@ from claw.host.health import HUNG, LoadFailure, PluginHealth
 from integration.surfaces import (
     CHANNELS,
     DOCTOR,
+    DOCTOR_OF_PLUGINS,
     EXPLAIN,
     INFO,
     LISTED,
@@ -262,17 +263,31 @@ PLUGINS: dict[str, World] = {
     ),
     "its tool has the name of a core tool": World(
         {
-            LISTED: Cell((), ("tools are offered",)),
-            INFO: may("tool ls of plugin bad is skipped"),
-            DOCTOR: cell("tool ls of plugin bad is skipped", code=1),
+            LISTED: may("^bad .*tool ls of plugin bad is skipped"),
+            INFO: may("^why: .*tool ls of plugin bad is skipped", "^register_tools: ls, .*inactive$"),
+            STATUS: may("warning: plugin bad: tool ls of plugin bad is skipped"),
+            DOCTOR: cell("problem: bad: tool ls of plugin bad is skipped", "1 problem found", code=1),
+            DOCTOR_OF_PLUGINS: cell("problem: bad: tool ls of plugin bad is skipped", code=1),
             "tools explain ls": may("from plugin tools-std", "plugin bad also provides .* was not used"),
         },
         {"bad": (plugin_code("ls"), None)},
     ),
+    "its tool has the name of a core tool, and its doctor meets it first": World(
+        {
+            DOCTOR_OF_PLUGINS: cell(
+                "problem: bad: tool ls of plugin bad is skipped", "1 problem found", code=1
+            )
+        },
+        {"bad": (plugin_code("ls"), None)},
+        before=(),
+    ),
     "its tool has the name of another's": World(
         {
-            INFO: may("tool do of plugin bad is skipped"),
-            DOCTOR: cell("tool do of plugin bad is skipped", code=1),
+            LISTED: may("^bad .*tool do of plugin bad is skipped"),
+            INFO: may("^why: .*tool do of plugin bad is skipped", "^register_tools: do, .*inactive$"),
+            STATUS: may("warning: plugin bad: .*tool do of plugin bad is skipped"),
+            DOCTOR: cell("problem: bad: tool do of plugin bad is skipped", code=1),
+            DOCTOR_OF_PLUGINS: cell("problem: bad: tool do of plugin bad is skipped", code=1),
             "tools explain do": may("plugin aaa", "plugin bad also provides .* was not used"),
         },
         {

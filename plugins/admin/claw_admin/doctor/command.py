@@ -2,11 +2,12 @@
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Annotated, Any, cast
 
 import typer
-from claw import ClawError, Finding, t
+from claw import ClawError, Finding, Tool, t
 from claw.runtime import (
     BLOCKED,
     DISABLED,
@@ -15,9 +16,11 @@ from claw.runtime import (
     AsJson,
     PluginHealth,
     PluginState,
+    Setup,
     document,
     plugin_data,
     table,
+    tool_fact,
     unknown_plugin_error,
 )
 
@@ -113,7 +116,8 @@ def plugins_doctor(
     chosen = _chosen(setup.plugin_states, plugin)
     times = 2 if cost or budget_ms is not None else 1
     seen: dict[str, ProbeResult] = {}
-    found: list[Finding] = [one for one in name_conflicts(setup.found) if plugin in ("", one.about)]
+    ids = {one.id for one in chosen}
+    found: list[Finding] = [one for one in name_conflicts(setup.found) if one.about in ids]
     for state in chosen:
         unloaded = check_unloaded(state.without_failure or state, wanted, os.environ)
         found += (one for one in unloaded if plugin or is_asked_for(state, one))
@@ -128,6 +132,9 @@ def plugins_doctor(
             diffs = compare_with_probe(state, seen[state.id], wanted, budget_ms)
             said = {(one.about, one.problem) for one in found}
             found += (one for one in diffs if (one.about, one.problem) not in said)
+    said = {(one.about, one.problem) for one in found}
+    clashes = _tool_clashes(setup, seen)
+    found += (one for one in clashes if one.about in ids and (one.about, one.problem) not in said)
     left, fixed = _apply_fixes(found) if fix else (found, [])
     if as_json:
         rows = [_plugin_data(one, seen.get(one.id)) for one in chosen]
@@ -168,6 +175,22 @@ def retry(
         rows = [[one.id, t(one.state), one.why + (f" ({one.fix})" if one.fix else "")] for one in after]
         table([t("plugin"), t("state"), t("why")], rows)
     raise typer.Exit(code=1 if any(one.state == QUARANTINED for one in after) else 0)
+
+
+def _tool_clashes(setup: Setup, seen: Mapping[str, ProbeResult]) -> Iterator[Finding]:
+    """Yield the tools that are skipped for their names, those of plugins without a manifest included."""
+    from claw_admin.doctor.diagnostics import tool_conflicts
+
+    plain = {"description": "", "parameters": {}, "optional": False, "owner_only": False}
+    undeclared = [
+        tool_fact(
+            cast("Tool", SimpleNamespace(name=name, **plain)), state.id, setup.config.settings.tools.suppliers
+        )
+        for state in setup.plugin_states
+        if state.id in seen and state.found.manifest is None
+        for name in seen[state.id].contributed_names.get("register_tools", ())
+    ]
+    return tool_conflicts((*undeclared, *setup.facts))
 
 
 def _chosen(plugin_states: Sequence[PluginState], plugin: str) -> list[PluginState]:

@@ -44,7 +44,9 @@ def info(plugin: str, as_json: AsJson = False) -> None:
     for one in contributions:
         line = t("{hook}: {name}, order {order}, position {position:g}", **one)
         choice = t("active") if one["inForce"] else t("inactive")
-        typer.echo(f"{line}, plugins.slots.{one['slot']}: {choice}" if one["slot"] else line)
+        if one["slot"]:
+            line += f", plugins.slots.{one['slot']}: {choice}"
+        typer.echo(line if one["slot"] or one["inForce"] else f"{line}, {choice}")
 
 
 def _shown(key: str, value: Any) -> str:
