@@ -309,7 +309,7 @@ class PartHealth:
     def __init__(
         self, health: PluginHealth | None = None, installed: "Sequence[InstalledPlugin]" = ()
     ) -> None:
-        self._health, self._installed = health, {one.id: one for one in installed}
+        self._health, self._installed = health, {one.id: one for one in installed if not one.rival}
         self._removed = dict[tuple[str, str, str], float]()  # until then, another failure is a repetition
         self._unsteady = set[tuple[str, str, str]]()
 

@@ -67,7 +67,8 @@ class Host:
     ) -> None:
         self._slots, self._hooks, self._timeouts = rules.slots, rules.hooks, rules.timeouts
         self._ranks: dict[tuple[str, str], int] = {}  # (plugin, hook) → -1 with tryfirst, 1 with trylast
-        self._states = {state.id: state for state in plugin_states}
+        self._states = {state.id: state for state in plugin_states if not state.found.rival}
+        self._unused = [state for state in plugin_states if state.found.rival]
         self._view = view
         self._manager = pluggy.PluginManager("claw")
         self._manager.add_hookspecs(hookspecs)
@@ -109,6 +110,8 @@ class Host:
                 self._load(state.id)
             elif wanted.state in (QUARANTINED, INCOMPATIBLE) and not state.required:
                 self._note(state.fault_line())
+        for state in self._unused:
+            self._note(state.fault_line())
         for state, failed in zip(self.plugin_states, with_needs(self.plugin_states), strict=True):
             if failed is not state:
                 self._drop(

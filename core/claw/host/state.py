@@ -89,7 +89,7 @@ class PluginState:
     def fault_line(self) -> str:
         """Return the fault with its fix as one line for people."""
         problem = t("plugin {id}: {problem}", id=self.id, problem=self.why)
-        if not self.is_usable:
+        if not self.is_usable and not self.found.rival:
             stage = t(self.stage or "find")
             problem = t("plugin {id} was disabled at {stage}: {why}", id=self.id, stage=stage, why=self.why)
         return t("{problem}. {fix}", problem=problem, fix=self.fix) if self.fix else problem
@@ -131,6 +131,8 @@ def _operators_state(
 ) -> PluginState | None:
     """Return the state that the operator or its own files give a plugin; None for one that may be used."""
     api, fault = found.declares.api, found.fault
+    if found.rival and fault:  # the settings of its id are those of the other
+        return PluginState(found, QUARANTINED, fault.problem, fault.stage, fault.fix)
     if wanted.entries.get(found.id, {}).get("enabled") is False:
         why = t("plugins.entries.{id}.enabled is false", id=found.id)
         fix = t("claw config set plugins.entries.{id}.enabled true", id=found.id)
@@ -272,7 +274,7 @@ def _enable_fix(manifest: Manifest) -> str:
 
 def with_needs(states: Sequence[PluginState]) -> list[PluginState]:
     """Quarantine each plugin of which one that it requires is absent or unusable; the fix for that one is the fix."""
-    by_id = {one.id: one for one in states}
+    by_id = {one.id: one for one in states if not one.found.rival}
     return [_without_need(one, by_id) if one.is_usable else one for one in states]
 
 
