@@ -101,6 +101,7 @@ def harmless(code: str) -> World:
     return World(cells, {"bad": (plugin_code("bad_do") + f"\nimport json, sys\n{code}", None)})
 
 
+UNUSED = "stranger_memory is not used: claw-[a-z-]+ provides a plugin with this id"
 OF_SETTING = {"plugins": {"entries": {"bad": {"config": {"number": "x"}}}}}
 NOT_A_NUMBER = "must be a whole number"
 OF_NUMBER = f"plugins.entries.bad.config.number: {NOT_A_NUMBER}"
@@ -308,6 +309,19 @@ PLUGINS: dict[str, World] = {
                 {"kinds": ["tool"], "tools": [{"name": "bad_do", "parameters": {"type": "x"}}]},
             )
         },
+    ),
+    "it has the id of a plugin of claw's own": World(
+        {
+            LISTED: may(r"^memory .* loaded\b", rf"^memory .* quarantined .*{UNUSED}"),
+            "plugins info memory": may("^state: loaded$", UNUSED),
+            STATUS: cell("1 quarantined", f"plugin memory: {UNUSED}"),
+            "tools list": Cell((f"plugin memory: {UNUSED}",), ("was disabled",)),
+            DOCTOR: cell(f"problem: memory: {UNUSED}", "1 problem found", code=1),
+            "plugins doctor memory": cell(f"problem: memory: {UNUSED}", "1 problem found", code=1),
+            "plugins disable memory": Cell(("memory: disabled",)),
+            "plugins list --json": Cell(('"state": ?"disabled"', '"state": ?"quarantined"')),
+        },
+        {"memory": (plugin_code("bad_do"), None)},
     ),
     "policy denies its tool": World(
         {

@@ -187,24 +187,23 @@ def _tool_clashes(setup: Setup, seen: Mapping[str, ProbeResult]) -> Iterator[Fin
             cast("Tool", SimpleNamespace(name=name, **plain)), state.id, setup.config.settings.tools.suppliers
         )
         for state in setup.plugin_states
-        if state.id in seen and state.found.manifest is None
+        if state.id in seen and state.found.manifest is None and not state.found.rival
         for name in seen[state.id].contributed_names.get("register_tools", ())
     ]
     return tool_conflicts((*undeclared, *setup.facts))
 
 
 def _chosen(plugin_states: Sequence[PluginState], plugin: str) -> list[PluginState]:
-    known = {one.id: one for one in plugin_states}
     if not plugin:
         return list(plugin_states)
-    if plugin not in known:
-        raise unknown_plugin_error(plugin, known)
-    return [known[plugin]]
+    if not (chosen := [one for one in plugin_states if one.id == plugin]):
+        raise unknown_plugin_error(plugin, [one.id for one in plugin_states])
+    return chosen
 
 
 def _may_load(state: PluginState, named: bool) -> bool:
     """Return false for a plugin that the operator blocks, or whose files changed: it is not run."""
-    if state.state in (BLOCKED, INCOMPATIBLE) or state.stage in ("find", "integrity"):
+    if state.found.rival or state.state in (BLOCKED, INCOMPATIBLE) or state.stage in ("find", "integrity"):
         return False
     return named or state.state != DISABLED
 
