@@ -15,7 +15,7 @@ from claw.config.paths import Path as KeyPath, values_at
 from claw.config.summary import ANY_ENDPOINT, ConfigOutline, install_hint
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED, UNTRIED
 from claw.contracts.errors import ConfigError, PluginError
-from claw.host.health import FAILED, NOTED, LoadFailure, files_digest
+from claw.host.health import NOTED, LoadFailure, files_digest
 from claw.host.manifest import API_VERSION, InstalledPlugin, Manifest, api_matches, providers_of
 from claw.i18n import add_translations, t
 from claw.policy.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
@@ -181,7 +181,7 @@ def failure_fix(found: InstalledPlugin, failure: LoadFailure) -> str:
     if failure.stage == "config":
         return t("correct {key}", key=failure.place.rpartition(": ")[2] or t("the config file"))
     fix = "update or uninstall {distribution}; it is loaded again after a day, or after: claw plugins retry {id}"
-    if failure.kind == FAILED:
+    if not failure.prevents_loading(failure.at):
         fix = "update or uninstall {distribution}, or disable it: claw config set plugins.entries.{id}.enabled false"
     return t(fix, distribution=found.distribution, id=found.id)
 
