@@ -167,15 +167,23 @@ def main(plugin: str, folder: str) -> None:
     before, modules = _memory_kb(), len(sys.modules)
     accesses.begin()
     sys.stderr.write(f"\n{_MARK}\n")
+    late = ""
     with contextlib.suppress(BaseException), health.guard(plugin):  # the host reports what is wrong with it
-        # What ``import_module`` imports is not timed.
-        run_bounded(lambda: __import__(found.package), DEFAULT_TIMEOUTS.import_seconds)
+        try:  # what ``import_module`` imports is not timed
+            run_bounded(lambda: __import__(found.package), DEFAULT_TIMEOUTS.import_seconds)
+        except TimeoutError as why:
+            late = str(why)
         sys.stderr.write(f"\n{_IMPORTED}\n")
     answers = host.ask(plugin)
+    if (
+        late and answers is not None
+    ):  # the host met an import that was under way: a start would not wait for it
+        health.record(LoadFailure(plugin, HUNG, "import", late))
     sys.stderr.write(f"\n{_END}\n")
     accesses.watching = False
     state = next(one for one in host.plugin_states if one.id == plugin)
     contributions = answers or {}
+    fault = (state.stage, state.why, state.fix) if answers is None else ("import", late, "") if late else None
     seen = ProbeResult(
         memory_kb=_memory_kb() - before,
         modules=len(sys.modules) - modules,
@@ -186,7 +194,7 @@ def main(plugin: str, folder: str) -> None:
         network=tuple(dict.fromkeys(accesses.network)),
         subprocess=tuple(dict.fromkeys(accesses.subprocess)),
         written=tuple(dict.fromkeys(accesses.written)),
-        fault=(state.stage, state.why, state.fix) if answers is None else None,
+        fault=fault,
         notes=tuple((note.problem, note.fix) for note in host.notes.get(plugin, ())),
     )
     SYSTEM_DISK.replace(Path(folder, _FILE), msgspec.json.encode(seen))
