@@ -263,7 +263,7 @@ def _why_idle(manifest: Manifest) -> str:
         return t("it has no settings and no allow list includes it")
     if manifest.commands:
         return t("it is loaded when one of its commands is used")
-    return t("nothing uses it")
+    return t("nothing uses it") if manifest.kinds else t("its manifest lists nothing that claw uses")
 
 
 def _enable_fix(manifest: Manifest) -> str:
