@@ -102,6 +102,7 @@ def harmless(code: str) -> World:
 
 
 UNUSED = "stranger_memory is not used: claw-[a-z-]+ provides a plugin with this id"
+NOTHING_LISTED = "its manifest lists nothing that register_tools provides"
 OF_SETTING = {"plugins": {"entries": {"bad": {"config": {"number": "x"}}}}}
 NOT_A_NUMBER = "must be a whole number"
 OF_NUMBER = f"plugins.entries.bad.config.number: {NOT_A_NUMBER}"
@@ -228,6 +229,17 @@ PLUGINS: dict[str, World] = {
         },
         {"bad": (TOOL_HOOK + "return []", DECLARED)},
         before=("tools call bad_do",),
+    ),
+    "its manifest lists nothing": World(
+        {
+            LISTED: may("^bad .* idle .*its manifest lists nothing that claw uses"),
+            "plugins check bad": cell("not as in the code: ", code=1),
+            DOCTOR: cell(f"problem: bad: {NOTHING_LISTED}", "1 problem found", code=1),
+            "plugins list --json": cell(NOTHING_LISTED),
+            INFO: cell("^state: quarantined$", f"^why: {NOTHING_LISTED}"),
+            STATUS: cell("1 quarantined", NOTHING_LISTED),
+        },
+        {"bad": (plugin_code("bad_do"), {})},
     ),
     "it needs a plugin that is not there": World(
         faulty("find", "it needs plugin nowhere"),

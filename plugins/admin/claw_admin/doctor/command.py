@@ -11,6 +11,7 @@ from claw import ClawError, Finding, Tool, t
 from claw.runtime import (
     BLOCKED,
     DISABLED,
+    IDLE,
     INCOMPATIBLE,
     QUARANTINED,
     AsJson,
@@ -18,6 +19,7 @@ from claw.runtime import (
     PluginState,
     Setup,
     document,
+    files_digest,
     plugin_data,
     table,
     tool_fact,
@@ -29,6 +31,7 @@ from claw_admin.doctor.plugin_checks import (
     compare_with_probe,
     fault_findings,
     format_import_chain,
+    load_failure,
     name_conflicts,
 )
 from claw_admin.doctor.probe import SECONDS, ProbeResult, probe_plugin, record_health
@@ -70,6 +73,7 @@ def doctor(
             said = [f"{one.key}: {one.problem}" for one in warnings if one.grave]
             found += (one for one in failures if not any(text in one.problem for text in said))
             found += diagnostics.tool_findings(setup)
+            found += _unlisted_findings(setup)
         context = diagnostics.DoctorContext(setup, os.environ, online, channel)
         found += diagnostics.plugin_findings(context)
         if not channel:  # what one plugin did to another, and so what a list of plugins says from now on
@@ -175,6 +179,17 @@ def retry(
         rows = [[one.id, t(one.state), one.why + (f" ({one.fix})" if one.fix else "")] for one in after]
         table([t("plugin"), t("state"), t("why")], rows)
     raise typer.Exit(code=1 if any(one.state == QUARANTINED for one in after) else 0)
+
+
+def _unlisted_findings(setup: Setup) -> Iterator[Finding]:
+    """Load each third party's plugin whose manifest lists nothing, so that nothing loads it, in a process of its own."""
+    for state in setup.plugin_states:
+        lists = state.found.declares.kinds or state.found.is_first_party
+        if state.state == IDLE and not lists and state.sound != files_digest(state.found):
+            seen = probe_plugin(state.id)
+            record_health(state.found, seen, setup.config.home)
+            if seen.fault:
+                yield load_failure(state, *seen.fault)
 
 
 def _tool_clashes(setup: Setup, seen: Mapping[str, ProbeResult]) -> Iterator[Finding]:

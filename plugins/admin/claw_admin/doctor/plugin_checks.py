@@ -115,7 +115,7 @@ def compare_with_probe(
     """
     id, manifest = state.id, state.found.manifest
     if seen.fault:
-        yield _load_failure(state, *seen.fault)
+        yield load_failure(state, *seen.fault)
     yield from (Finding(id, "part", why, fix) for why, fix in seen.notes)
     if budget_ms is not None and seen.import_ms > budget_ms:
         why = t("its import takes {ms} ms (budget {budget} ms): {chain}", ms=seen.import_ms, budget=budget_ms,
@@ -133,7 +133,7 @@ def compare_with_probe(
     yield from _undeclared_access(manifest, seen)
 
 
-def _load_failure(state: PluginState, stage: str, why: str, fix: str) -> Finding:
+def load_failure(state: PluginState, stage: str, why: str, fix: str) -> Finding:
     """Return the finding of a plugin that did not load; its fix disables the plugin, unless it is required."""
     edit = (f"plugins.entries.{state.id}.enabled", False) if stage in ("import", "register") else None
     return Finding(state.id, stage, why, fix, edit=None if state.required else edit)
