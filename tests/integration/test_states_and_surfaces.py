@@ -103,6 +103,11 @@ def harmless(code: str) -> World:
 
 UNUSED = "stranger_memory is not used: claw-[a-z-]+ provides a plugin with this id"
 NOTHING_LISTED = "its manifest lists nothing that register_tools provides"
+BROKEN = "RuntimeError: broken by another"
+BREAKABLE = (
+    "import sys\nif hasattr(sys, 'broken'):\n    raise RuntimeError('broken by another')\n"
+    + plugin_code("bad_do")
+)
 OF_SETTING = {"plugins": {"entries": {"bad": {"config": {"number": "x"}}}}}
 NOT_A_NUMBER = "must be a whole number"
 OF_NUMBER = f"plugins.entries.bad.config.number: {NOT_A_NUMBER}"
@@ -240,6 +245,13 @@ PLUGINS: dict[str, World] = {
             STATUS: cell("1 quarantined", NOTHING_LISTED),
         },
         {"bad": (plugin_code("bad_do"), {})},
+    ),
+    "another plugin breaks it": World(
+        {
+            DOCTOR_OF_PLUGINS: cell(f"problem: bad: it loads in a process of its own, .*{BROKEN}", code=1),
+            **faulty("import", BROKEN),
+        },
+        {"aaa": ("import sys\nsys.broken = 1\n" + plugin_code("aaa_do"), None), "bad": (BREAKABLE, None)},
     ),
     "it needs a plugin that is not there": World(
         faulty("find", "it needs plugin nowhere"),

@@ -132,7 +132,17 @@ def plugins_doctor(
             elif sys.stderr.isatty():
                 typer.echo(t("checking {id}", id=state.id), err=True)
             seen[state.id] = probe_plugin(state.id, times)
-            record_health(state.found, seen[state.id], setup.config.home)
+            beside = record_health(state.found, seen[state.id], setup.config.home)
+            if beside:
+                why = t(
+                    "it loads in a process of its own, and failed beside the other plugins: {why}",
+                    why=beside.why,
+                )
+                fix = t(
+                    "claw plugins bisect -- claw tools list; if the cause is gone: claw plugins retry {id}",
+                    id=state.id,
+                )
+                found.append(Finding(state.id, beside.stage, why, fix))
             diffs = compare_with_probe(state, seen[state.id], wanted, budget_ms)
             said = {(one.about, one.problem) for one in found}
             found += (one for one in diffs if (one.about, one.problem) not in said)

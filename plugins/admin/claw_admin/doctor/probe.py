@@ -19,6 +19,7 @@ import msgspec
 from claw import t
 from claw.runtime import (
     CRASHED,
+    FAILED,
     HUNG,
     MAX_CRASHES,
     InstalledPlugin,
@@ -32,6 +33,9 @@ _MARK, _IMPORTED, _END = "claw: plugin begins", "claw: plugin is imported", "cla
 _CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
 _CHILD += "from claw_admin.doctor.probe import main; main(*sys.argv[2:])"
 _FILE = "seen.json"
+_LOADING = ("import", "register")
+_ALONE = "alone"
+"""A value of the record of a failure in a process of its own."""
 
 
 class ImportTime(msgspec.Struct, frozen=True):
@@ -104,17 +108,31 @@ def _run_probe(plugin: str) -> ProbeResult:
     )
 
 
-def record_health(found: InstalledPlugin, seen: ProbeResult, home: Path, *, parts: bool = False) -> None:
+def record_health(
+    found: InstalledPlugin, seen: ProbeResult, home: Path, *, parts: bool = False
+) -> LoadFailure | None:
     """Record for every process of ``home`` that a plugin did not load, or that it loads again.
 
-    :param parts: if it loads, also forget its parts that failed in turns.
+    :param parts: if it loads, also forget its parts that failed in turns, and that it failed beside the other plugins.
+    :returns: its failure beside the other plugins, if that stays: another may be the cause.
     """
     health = PluginHealth(home / "plugins")
     if seen.failure:
         digest, failures = files_digest(found), (seen.failure, *seen.failure.others)
-        health.record(*(replace(one, digest=digest, run=0, at=0.0, others=()) for one in failures))
+        rows = (replace(one, values={**one.values, _ALONE: 1}, others=()) for one in failures)
+        health.record(*(replace(one, digest=digest, run=0, at=0.0) for one in rows))
     elif not seen.fault:
+        known = health.failures().get(found.id)
+        for one in (known, *known.others) if known and not parts else ():
+            if (
+                one.kind == FAILED
+                and one.stage in _LOADING
+                and _ALONE not in one.values
+                and one.holds_for(found)
+            ):
+                return one
         health.clear(found.id, parts=parts, digest="" if found.is_first_party else files_digest(found))
+    return None
 
 
 Tree = tuple[ImportTime, "list[Tree]"]
