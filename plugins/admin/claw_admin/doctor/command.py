@@ -138,11 +138,11 @@ def plugins_doctor(
                     "it loads in a process of its own, and failed beside the other plugins: {why}",
                     why=beside.why,
                 )
-                fix = t(
+                advice = t(
                     "claw plugins bisect -- claw tools list; if the cause is gone: claw plugins retry {id}",
                     id=state.id,
                 )
-                found.append(Finding(state.id, beside.stage, why, fix))
+                found.append(Finding(state.id, beside.stage, why, advice))
             diffs = compare_with_probe(state, seen[state.id], wanted, budget_ms)
             said = {(one.about, one.problem) for one in found}
             found += (one for one in diffs if (one.about, one.problem) not in said)
