@@ -231,11 +231,13 @@ class App:
         faults, facts = self.registry.diagnostics, self.registry.facts
         found = tuple(one.found for one in self.host.plugin_states)
         checks = self.host.on_demand("register_diagnostics", at_start=True) if self._write_log else ()
+        conflicts = [one for one in judge_tools(facts, (), RunFacts()).conflicts if one.kind != "twice"]
+        self.host.record_skips(conflicts)
         warnings = file_warnings(replace(self.setup, found=found, tools=facts), checks)
         for line in (
             *faults,  # that of a plugin's settings is a warning about the file too, under the same key
             *(str(one) for one in warnings if f": {one.key}: " not in "\n".join(faults)),
-            *(str(one) for one in judge_tools(facts, (), RunFacts()).conflicts if one.kind != "twice"),
+            *map(str, conflicts),
             # What was loaded has said it by itself.
             *filter(None, (withheld_line(one) for one in facts if one.supplier not in self.host.notes)),
         ):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from claw.host.health import CRASHED, FAILED, HUNG, NOTED, LoadFailure, PluginHealth, files_digest
 from claw.host.manifest import InstalledPlugin
+from claw.host.state import failure_fix
 
 BOOM = LoadFailure("boom", FAILED, "import", "RuntimeError: no luck")
 
@@ -134,6 +135,16 @@ def test_only_a_hang_and_the_second_crash_prevent_loading_and_for_a_day():
     for failure in (hung, replace(crashed, times=2)):
         assert failure.prevents_loading(1001.0)
         assert not failure.prevents_loading(1000.0 + 25 * 3600)
+
+
+def test_only_a_failure_that_prevents_loading_says_when_the_plugin_is_loaded_again(bomb):
+    part = replace(BOOM, kind=NOTED, stage="run", values={"name": "before", "why": "late"})
+    again = "it is loaded again after a day"
+
+    assert again in failure_fix(bomb, replace(BOOM, kind=HUNG))
+    assert again in failure_fix(bomb, replace(BOOM, kind=CRASHED, times=2))
+    for failure in (BOOM, part, replace(BOOM, kind=CRASHED)):
+        assert again not in failure_fix(bomb, failure)
 
 
 ENDS = {

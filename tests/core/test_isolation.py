@@ -1,6 +1,9 @@
 """isolation: third-party code within limits."""
 
+import asyncio
+import builtins  # noqa: F401 - of code in the table
 import gc
+import json
 import os
 import signal
 import sys
@@ -50,6 +53,45 @@ def test_signals_stay_claw_s():
 
     assert signal.getsignal(signal.SIGTERM) == before
     assert signal.signal(signal.SIGTERM, before) == before  # and it can be set again
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        ("sys.path.clear()", "sys.path"),
+        ("sys.path = []", "sys.path"),
+        ("sys.meta_path.clear()", "sys.meta_path"),
+        ("sys.path_hooks = None", "sys.path_hooks"),
+        ("sys.modules.clear()", "sys.modules"),
+        ("json.dumps = None", "json.dumps"),
+        ("json.loads = lambda text: {}", "json.loads"),
+        ("del builtins.open", "builtins.open"),
+        ("asyncio.run = None", "asyncio.run"),
+    ],
+)
+def test_what_python_itself_needs_is_put_back_and_named(code, named):
+    before, paths, undone = dict(sys.modules), [*sys.path], []
+    kept = sys.path, sys.meta_path, sys.path_hooks, json.dumps, json.loads, open, asyncio.run
+
+    run_bounded(lambda: exec(code), 1, undone=undone.append)
+
+    assert undone == [named]
+    assert kept == (sys.path, sys.meta_path, sys.path_hooks, json.dumps, json.loads, open, asyncio.run)
+    assert sys.path == paths
+    assert sys.modules.keys() >= before.keys()
+
+
+def test_what_it_adds_to_the_import_paths_and_to_asyncio_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(asyncio, "run", asyncio.run)
+    undone = []
+
+    run_bounded(lambda: sys.path.insert(0, str(tmp_path)), 1, undone=undone.append)
+    run_bounded(lambda: setattr(asyncio, "run", print), 1, undone=undone.append)
+
+    assert sys.path[0] == str(tmp_path)
+    assert asyncio.run is print
+    assert undone == []
 
 
 def test_an_exception_that_cannot_say_itself_has_a_name():

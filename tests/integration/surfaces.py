@@ -16,6 +16,7 @@ from third_party import Machine, Said, installed
 
 LISTED, INFO, STATUS, DOCTOR = "plugins list", "plugins info bad", "status", "doctor"
 EXPLAIN, VALIDATE, CHANNELS, TURNS = "tools explain bad_do", "config validate", "channels list", "turns list"
+DOCTOR_OF_PLUGINS = "plugins doctor bad"
 TOOLS, START, STATUS_OF_CHANNELS, USAGE = "tools list --all", "gateway start", "channels status", "usage"
 
 LIES = {
@@ -23,6 +24,7 @@ LIES = {
     INFO: r"^state: (loaded|idle)$",
     STATUS: "$never",
     DOCTOR: "no problems found",
+    DOCTOR_OF_PLUGINS: "no problems found",
     EXPLAIN: r"^bad_do: available",
     VALIDATE: " is valid",
     CHANNELS: r"\b(loaded|up)\b",

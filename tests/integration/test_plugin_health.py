@@ -256,6 +256,27 @@ def test_retry_loads_one_that_hung_again(tmp_path):
     assert state_of(machine) == "loaded"
 
 
+SHORT = """
+import claw.host.isolation
+object.__setattr__(claw.host.isolation.DEFAULT_TIMEOUTS, "import_seconds", 3.0)
+"""
+
+
+@pytest.mark.parametrize("words", [("plugins", "doctor", "slow"), ("plugins", "retry", "slow")])
+def test_an_import_that_ends_later_than_a_start_waits_is_no_success(tmp_path, words):
+    site = installed(tmp_path / "site", "slow", "import time\ntime.sleep(5)\n" + plugin_code("slow_do"))
+    (site / "sitecustomize.py").write_text(SHORT)
+    machine = Machine(tmp_path / "machine", [site])
+    machine.configured("{locale: en}")
+
+    said = machine.claw(*words)
+
+    assert said.code == 1
+    assert "it did not come back within 3 s" in said.out
+    listed = machine.claw("plugins", "list").out
+    assert "it is loaded again after a day" in next(line for line in listed.splitlines() if "slow" in line)
+
+
 def test_retry_of_one_that_fails_again_says_so(alone):
     said = alone.claw("plugins", "retry")
 

@@ -10,6 +10,7 @@ from claw.host.health import HUNG, LoadFailure, PluginHealth
 from integration.surfaces import (
     CHANNELS,
     DOCTOR,
+    DOCTOR_OF_PLUGINS,
     EXPLAIN,
     INFO,
     LISTED,
@@ -89,6 +90,24 @@ def hung(machine: Forked) -> None:
     PluginHealth(machine.home / "plugins").record(LoadFailure("bad", HUNG, "register", why))
 
 
+def harmless(code: str) -> World:
+    """A plugin that takes from every other what Python needs, which claw undoes: each of them loads."""
+    cells = {
+        LISTED: Cell((r"^bad .* loaded",), ("quarantined",)),
+        DOCTOR: may("no problems found", code=0),
+        STATUS: Cell((), ("quarantined",)),
+        "tools list": may(r"plugin bad changed .*; claw has undone it"),
+    }
+    return World(cells, {"bad": (plugin_code("bad_do") + f"\nimport json, sys\n{code}", None)})
+
+
+UNUSED = "stranger_memory is not used: claw-[a-z-]+ provides a plugin with this id"
+NOTHING_LISTED = "its manifest lists nothing that register_tools provides"
+BROKEN = "RuntimeError: broken by another"
+BREAKABLE = (
+    "import sys\nif hasattr(sys, 'broken'):\n    raise RuntimeError('broken by another')\n"
+    + plugin_code("bad_do")
+)
 OF_SETTING = {"plugins": {"entries": {"bad": {"config": {"number": "x"}}}}}
 NOT_A_NUMBER = "must be a whole number"
 OF_NUMBER = f"plugins.entries.bad.config.number: {NOT_A_NUMBER}"
@@ -162,6 +181,9 @@ PLUGINS: dict[str, World] = {
         {"bad": (plugin_code("bad_do"), None)},
         prepare=hung,
     ),
+    "takes the import path": harmless("sys.path.clear()"),
+    "takes the importers": harmless("sys.meta_path.clear()"),
+    "takes a function of Python": harmless("json.dumps = None"),
     "kills the process": World(
         faulty("import", "claw crashed 2 times while loading it"),
         {"bad": ("import os\nos._exit(9)", None)},
@@ -213,6 +235,24 @@ PLUGINS: dict[str, World] = {
         {"bad": (TOOL_HOOK + "return []", DECLARED)},
         before=("tools call bad_do",),
     ),
+    "its manifest lists nothing": World(
+        {
+            LISTED: may("^bad .* idle .*its manifest lists nothing that claw uses"),
+            "plugins check bad": cell("not as in the code: ", code=1),
+            DOCTOR: cell(f"problem: bad: {NOTHING_LISTED}", "1 problem found", code=1),
+            "plugins list --json": cell(NOTHING_LISTED),
+            INFO: cell("^state: quarantined$", f"^why: {NOTHING_LISTED}"),
+            STATUS: cell("1 quarantined", NOTHING_LISTED),
+        },
+        {"bad": (plugin_code("bad_do"), {})},
+    ),
+    "another plugin breaks it": World(
+        {
+            DOCTOR_OF_PLUGINS: cell(f"problem: bad: it loads in a process of its own, .*{BROKEN}", code=1),
+            **faulty("import", BROKEN),
+        },
+        {"aaa": ("import sys\nsys.broken = 1\n" + plugin_code("aaa_do"), None), "bad": (BREAKABLE, None)},
+    ),
     "it needs a plugin that is not there": World(
         faulty("find", "it needs plugin nowhere"),
         {"bad": (plugin_code("bad_do"), {**DECLARED, "requires": ["nowhere"]})},
@@ -248,17 +288,31 @@ PLUGINS: dict[str, World] = {
     ),
     "its tool has the name of a core tool": World(
         {
-            LISTED: Cell((), ("tools are offered",)),
-            INFO: may("tool ls of plugin bad is skipped"),
-            DOCTOR: cell("tool ls of plugin bad is skipped", code=1),
+            LISTED: may("^bad .*tool ls of plugin bad is skipped"),
+            INFO: may("^why: .*tool ls of plugin bad is skipped", "^register_tools: ls, .*inactive$"),
+            STATUS: may("warning: plugin bad: tool ls of plugin bad is skipped"),
+            DOCTOR: cell("problem: bad: tool ls of plugin bad is skipped", "1 problem found", code=1),
+            DOCTOR_OF_PLUGINS: cell("problem: bad: tool ls of plugin bad is skipped", code=1),
             "tools explain ls": may("from plugin tools-std", "plugin bad also provides .* was not used"),
         },
         {"bad": (plugin_code("ls"), None)},
     ),
+    "its tool has the name of a core tool, and its doctor meets it first": World(
+        {
+            DOCTOR_OF_PLUGINS: cell(
+                "problem: bad: tool ls of plugin bad is skipped", "1 problem found", code=1
+            )
+        },
+        {"bad": (plugin_code("ls"), None)},
+        before=(),
+    ),
     "its tool has the name of another's": World(
         {
-            INFO: may("tool do of plugin bad is skipped"),
-            DOCTOR: cell("tool do of plugin bad is skipped", code=1),
+            LISTED: may("^bad .*tool do of plugin bad is skipped"),
+            INFO: may("^why: .*tool do of plugin bad is skipped", "^register_tools: do, .*inactive$"),
+            STATUS: may("warning: plugin bad: .*tool do of plugin bad is skipped"),
+            DOCTOR: cell("problem: bad: tool do of plugin bad is skipped", code=1),
+            DOCTOR_OF_PLUGINS: cell("problem: bad: tool do of plugin bad is skipped", code=1),
             "tools explain do": may("plugin aaa", "plugin bad also provides .* was not used"),
         },
         {
@@ -279,6 +333,19 @@ PLUGINS: dict[str, World] = {
                 {"kinds": ["tool"], "tools": [{"name": "bad_do", "parameters": {"type": "x"}}]},
             )
         },
+    ),
+    "it has the id of a plugin of claw's own": World(
+        {
+            LISTED: may(r"^memory .* loaded\b", rf"^memory .* quarantined .*{UNUSED}"),
+            "plugins info memory": may("^state: loaded$", UNUSED),
+            STATUS: cell("1 quarantined", f"plugin memory: {UNUSED}"),
+            "tools list": Cell((f"plugin memory: {UNUSED}",), ("was disabled",)),
+            DOCTOR: cell(f"problem: memory: {UNUSED}", "1 problem found", code=1),
+            "plugins doctor memory": cell(f"problem: memory: {UNUSED}", "1 problem found", code=1),
+            "plugins disable memory": Cell(("memory: disabled",)),
+            "plugins list --json": Cell(('"state": ?"disabled"', '"state": ?"quarantined"')),
+        },
+        {"memory": (plugin_code("bad_do"), None)},
     ),
     "policy denies its tool": World(
         {

@@ -155,7 +155,7 @@ class PluginHealth:
         found, rows = dict[str, tuple[LoadFailure, ...]](), self._read()
         self.sound = {one.plugin: one.digest for one in rows if one.kind == SOUND}
         for row in sorted(rows, key=lambda one: (one.kind == NOTED, -one.at)):
-            if row.kind != SOUND and (not row.config or row.config == self._config_digest()):
+            if row.kind != SOUND and (not row.config or row.config == self.config_digest()):
                 is_over = row.plugin in self.sound and row.stage != "run" and row.kind != NOTED
                 kept = replace(row, digest="-") if is_over else row  # loaded since: it holds for no files
                 found[row.plugin] = (*found.get(row.plugin, ()), kept)
@@ -200,7 +200,7 @@ class PluginHealth:
         """Record the failure of a plugin, or all its parts that cannot be used (NOTED), in place of those of earlier
         loads; one at run is added to them."""
         first, now = failures[0], self._now()
-        config = self._config_digest() if first.stage == "config" or first.kind == NOTED else ""
+        config = self.config_digest() if first.stage == "config" or first.kind == NOTED else ""
         rows = [replace(one, run=one.run or os.getpid(), at=one.at or now, config=config) for one in failures]
         if first.kind == NOTED:
             rows.append(LoadFailure(first.plugin, SOUND, "", "", digest=first.digest))
@@ -269,7 +269,8 @@ class PluginHealth:
                 print_once(str(database_error(self._path, refused)))
             return []
 
-    def _config_digest(self) -> str:
+    def config_digest(self) -> str:
+        """Return a digest of the config file."""
         import hashlib  # a home without failures needs none
 
         text = b""
@@ -313,7 +314,7 @@ class PartHealth:
     def __init__(
         self, health: PluginHealth | None = None, installed: "Sequence[InstalledPlugin]" = ()
     ) -> None:
-        self._health, self._installed = health, {one.id: one for one in installed}
+        self._health, self._installed = health, {one.id: one for one in installed if not one.rival}
         self._stays_until = dict[tuple[str, str, str], float]()  # of a part that was removed
 
     @cached_property

@@ -3,8 +3,11 @@
 In-process code is trusted code (SECURITY.md); isolation protects the host from accidents, not from attacks.
 """
 
+import asyncio
+import builtins
 import contextlib
 import io
+import json
 import os
 import signal
 import sys
@@ -19,6 +22,8 @@ from claw.host.health import FAILED, HUNG, LoadFailure, location_of
 from claw.i18n import t
 
 T = TypeVar("T")
+
+_KEPT_MODULES = (builtins, json, asyncio)
 
 
 @contextlib.contextmanager
@@ -113,8 +118,8 @@ def run_bounded(
 ) -> T:
     """Run plugin code for at most ``seconds``, in a thread that is abandoned when it hangs.
 
-    The working folder is restored afterwards; printed text is discarded; signal handlers that the code sets
-    have no effect.
+    The working folder, what it took from the import paths, and the functions of Python that claw cannot run without
+    are restored afterwards; printed text is discarded; signal handlers that the code sets have no effect.
 
     :param threads: called with each exception in a thread that the code started meanwhile.
     :param undone: called with what the code changed for the whole process, and what is as before.
@@ -128,7 +133,11 @@ def run_bounded(
         except BaseException as why:  # noqa: BLE001 - raised again in the caller's thread
             raised.append(why)
 
-    with _keep_process(threads, undone), contextlib.redirect_stdout(DiscardedOutput()):
+    with (
+        _keep_process(threads, undone),
+        _keep_python(undone),
+        contextlib.redirect_stdout(DiscardedOutput()),
+    ):
         thread = threading.Thread(target=inside, daemon=True, name="claw-plugin")
         thread.start()
         thread.join(seconds)
@@ -197,6 +206,38 @@ def failure_of(plugin: str, stage: str, why: BaseException, kind: str = FAILED) 
         return LoadFailure(plugin, kind, stage, line + (f" ({place})" if place else ""))
     cause, fix, values = why.parts
     return LoadFailure(plugin, kind, stage, cause, fix, place=why.where, values=values)
+
+
+@contextlib.contextmanager
+def _keep_python(undone: Callable[[str], None]) -> Iterator[None]:
+    """Restore what code removes from that by which Python imports, and replaces in ``_KEPT_MODULES``.
+
+    Additions stay. A function of asyncio may be replaced by another, as some libraries do.
+    """
+    modules = sys.modules.copy()
+    paths = {name: (one := getattr(sys, name), [*one]) for name in ("path", "meta_path", "path_hooks")}
+    names = [(module, vars(module).copy()) for module in _KEPT_MODULES]
+    try:
+        yield
+    finally:
+        for name, (own, before) in paths.items():
+            now = getattr(sys, name, None)
+            left = [*now] if isinstance(now, list) else []
+            if any(one not in left for one in before):
+                own[:] = [*before, *(one for one in left if one not in before)]
+                setattr(sys, name, own)
+                undone(f"sys.{name}")
+        gone = modules.keys() - sys.modules.keys()
+        if any(name.partition(".")[0] in ("claw", *sys.builtin_module_names) for name in gone):
+            sys.modules.update({name: modules[name] for name in gone})
+            undone("sys.modules")
+        for module, functions in names:
+            for name, value in functions.items():
+                now = vars(module).get(name)
+                may_differ = name == "_" or (module is asyncio and callable(now))
+                if callable(value) and now is not value and not may_differ:
+                    setattr(module, name, value)
+                    undone(f"{module.__name__}.{name}")
 
 
 @contextlib.contextmanager

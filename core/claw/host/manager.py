@@ -24,7 +24,7 @@ from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageErro
 from claw.contracts.prompt import PromptSection
 from claw.contracts.tool import Tool, ToolContext
 from claw.host import hookspecs, registry
-from claw.host.health import NOTED, PluginHealth, files_digest
+from claw.host.health import NOTED, LoadFailure, PluginHealth, files_digest
 from claw.host.isolation import (
     describe_exception,
     failure_of,
@@ -37,9 +37,12 @@ from claw.host.manifest import InstalledPlugin, ToolDeclaration, key_variables
 from claw.host.registry import BUILTIN, HOOKS, SLOTS, Contribution, HookRules, Registry
 from claw.host.state import PluginState, failure_fix, require_plugins, with_needs
 from claw.i18n import t
+from claw.policy.decision import SKIPPED, SKIPPED_FIX, NameConflict
 
 T = TypeVar("T")
 
+_SKIPPED = "{name} of plugin {second} is skipped: plugin {first} already provides that name"
+_DISABLE = "claw config set plugins.entries.{id}.enabled false"
 _INSTALL_OR_REMOVE = "Install and enable the plugin, or remove the key"
 
 
@@ -64,8 +67,8 @@ class Host:
     ) -> None:
         self._slots, self._hooks, self._timeouts = rules.slots, rules.hooks, rules.timeouts
         self._ranks: dict[tuple[str, str], int] = {}  # (plugin, hook) → -1 with tryfirst, 1 with trylast
-        self._states = {state.id: state for state in reversed(plugin_states)}  # the first of one id is used
-        self._twins = [state for state in plugin_states if self._states[state.id] is not state]
+        self._states = {state.id: state for state in plugin_states if not state.found.rival}
+        self._unused = [state for state in plugin_states if state.found.rival]
         self._view = view
         self._manager = pluggy.PluginManager("claw")
         self._manager.add_hookspecs(hookspecs)
@@ -78,6 +81,7 @@ class Host:
         self._log = log
         self._is_built = False
         self._functions: dict[str, int] = {}  # as the plugin before left them, during a start
+        self._skipped: list[tuple[str, str, dict[str, str]]] = []  # template, fix, and the values of both
         self.diagnostics: list[str] = []
         self.notes: dict[str, list[ClawError]] = {}  # plugin → its parts that cannot be used
         self.refused: dict[str, ConfigError] = {}  # plugin → the settings that it refused in this process
@@ -85,7 +89,7 @@ class Host:
     @property
     def plugin_states(self) -> tuple[PluginState, ...]:
         """The state of every plugin, in order of id."""
-        return tuple(sorted([*self._states.values(), *self._twins], key=lambda state: state.id))
+        return tuple(sorted(self._states.values(), key=lambda state: state.id))
 
     def answers_to(self, hook: str) -> tuple[Contribution[Any], ...]:
         """Return what loaded plugins answered to a hook, in the order in which they were loaded."""
@@ -107,6 +111,8 @@ class Host:
                 self._load(state.id)
             elif wanted.state in (QUARANTINED, INCOMPATIBLE) and not state.required:
                 self._note(state.fault_line())
+        for state in self._unused:
+            self._note(state.fault_line())
         for state, failed in zip(self.plugin_states, with_needs(self.plugin_states), strict=True):
             if failed is not state:
                 why = ClawError("{why}", fix="{advice}", why=failed.why, advice=failed.fix)
@@ -150,6 +156,27 @@ class Host:
         digest = "" if of.is_first_party and not notes else files_digest(of)
         rows = [replace(failure_of(plugin, "register", one, NOTED), digest=digest) for one in notes]
         self._health.record(*rows) if rows else self._health.clear(plugin, digest=digest)
+
+    def record_skips(self, conflicts: Iterable[NameConflict]) -> None:
+        """Record for every list of plugins what is skipped for its name, in place of what was recorded before.
+
+        :param conflicts: of tools. One that the operator gave to another plugin is as wanted.
+        """
+        taken = [one.names for one in conflicts if one.kind not in ("twice", "handed")]
+        lost = [*((SKIPPED, SKIPPED_FIX, names) for names in taken), *self._skipped]
+        config, skips = (
+            self._health.config_digest() if lost else "",
+            dict[tuple[str, str, str], LoadFailure](),
+        )
+        for cause, fix, names in lost:
+            if (id := names["id"]) in self._states and id not in self._given_plugins:
+                failure = LoadFailure(id, NOTED, "run", cause, fix, values=names, config=config)
+                digest = files_digest(self._found(id))
+                skips[id, cause, names["name"]] = replace(failure, digest=digest)
+        before = [part for part in self._health.failed_parts() if part[1] in (SKIPPED, _SKIPPED)]
+        for part in {*before, *skips}:
+            plugin, cause, name = part
+            self._health.replace_part(plugin, (cause, name), *filter(None, [skips.get(part)]))
 
     def _imported(self, plugin: str) -> Any:
         package = self._states[plugin].found.package
@@ -316,8 +343,8 @@ class Host:
             first = kept.setdefault(name, one)
             if first is not one:
                 names = {"name": name, "second": one.plugin, "first": first.plugin}
-                template = "{name} of plugin {second} is skipped: plugin {first} already provides that name"
-                self._note(t(template, **names))
+                self._skipped.append((_SKIPPED, _DISABLE, {**names, "id": one.plugin}))
+                self._note(t(_SKIPPED, **names))
         return {name: one for name, one in found if kept[name] is one}
 
     def on_demand(self, hook: str, *, at_start: bool = False) -> tuple[Contribution[Any], ...]:

@@ -252,6 +252,7 @@ class InstalledPlugin:
     :param manifest: None when it has none.
     :param fault: the reason why its manifest cannot be used.
     :param is_first_party: its distribution is one of the release train of the installed ``claw-core``.
+    :param rival: the distribution whose plugin of the same id is used in its place; empty when there is none.
     """
 
     id: str
@@ -262,6 +263,7 @@ class InstalledPlugin:
     manifest: Manifest | None = None
     fault: PluginError | None = None
     is_first_party: bool = False
+    rival: str = ""
 
     @property
     def declares(self) -> Manifest:
@@ -327,9 +329,12 @@ def installed_plugins() -> tuple[InstalledPlugin, ...]:
     all_found = [find_plugin(one.name, one.value, *_name_and_version(one.dist)) for one in entries]
     for one in sorted(all_found, key=lambda one: not one.is_first_party):
         if (first := seen.setdefault(one.id, one)).distribution != one.distribution:
-            names = {"this": one.distribution, "first": first.distribution}
-            problem, fix = "{this} and {first} both provide a plugin with this id", "uninstall one of the two"
-            twice.append(_faulty(one, problem, fix, **names))
+            problem, fix = (
+                "{this} is not used: {first} provides a plugin with this id",
+                "claw plugins uninstall {this}",
+            )
+            unused = _faulty(one, problem, fix, this=one.distribution, first=first.distribution)
+            twice.append(replace(unused, rival=first.distribution))
     return tuple(sorted([*seen.values(), *twice], key=lambda found: found.id))
 
 

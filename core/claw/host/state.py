@@ -15,7 +15,7 @@ from claw.config.paths import Path as KeyPath, values_at
 from claw.config.summary import ANY_ENDPOINT, ConfigOutline, install_hint
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED, UNTRIED
 from claw.contracts.errors import ConfigError, PluginError
-from claw.host.health import FAILED, NOTED, LoadFailure, files_digest
+from claw.host.health import NOTED, LoadFailure, files_digest
 from claw.host.manifest import API_VERSION, InstalledPlugin, Manifest, api_matches, providers_of
 from claw.i18n import add_translations, t
 from claw.policy.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
@@ -89,7 +89,7 @@ class PluginState:
     def fault_line(self) -> str:
         """Return the fault with its fix as one line for people."""
         problem = t("plugin {id}: {problem}", id=self.id, problem=self.why)
-        if not self.is_usable:
+        if not self.is_usable and not self.found.rival:
             stage = t(self.stage or "find")
             problem = t("plugin {id} was disabled at {stage}: {why}", id=self.id, stage=stage, why=self.why)
         return t("{problem}. {fix}", problem=problem, fix=self.fix) if self.fix else problem
@@ -131,6 +131,8 @@ def _operators_state(
 ) -> PluginState | None:
     """Return the state that the operator or its own files give a plugin; None for one that may be used."""
     api, fault = found.declares.api, found.fault
+    if found.rival and fault:  # the settings of its id are those of the other
+        return PluginState(found, QUARANTINED, fault.problem, fault.stage, fault.fix)
     if wanted.entries.get(found.id, {}).get("enabled") is False:
         why = t("plugins.entries.{id}.enabled is false", id=found.id)
         fix = t("claw config set plugins.entries.{id}.enabled true", id=found.id)
@@ -179,7 +181,7 @@ def failure_fix(found: InstalledPlugin, failure: LoadFailure) -> str:
     if failure.stage == "config":
         return t("correct {key}", key=failure.place.rpartition(": ")[2] or t("the config file"))
     fix = "update or uninstall {distribution}; it is loaded again after a day, or after: claw plugins retry {id}"
-    if failure.kind == FAILED:
+    if not failure.prevents_loading(failure.at):
         fix = "update or uninstall {distribution}, or disable it: claw config set plugins.entries.{id}.enabled false"
     return t(fix, distribution=found.distribution, id=found.id)
 
@@ -261,7 +263,7 @@ def _why_idle(manifest: Manifest) -> str:
         return t("it has no settings and no allow list includes it")
     if manifest.commands:
         return t("it is loaded when one of its commands is used")
-    return t("nothing uses it")
+    return t("nothing uses it") if manifest.kinds else t("its manifest lists nothing that claw uses")
 
 
 def _enable_fix(manifest: Manifest) -> str:
@@ -272,7 +274,7 @@ def _enable_fix(manifest: Manifest) -> str:
 
 def with_needs(states: Sequence[PluginState]) -> list[PluginState]:
     """Quarantine each plugin of which one that it requires is absent or unusable; the fix for that one is the fix."""
-    by_id = {one.id: one for one in reversed(states)}  # the first of one id is used
+    by_id = {one.id: one for one in states if not one.found.rival}
     return [_without_need(one, by_id) if one.is_usable else one for one in states]
 
 

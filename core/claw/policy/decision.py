@@ -62,6 +62,10 @@ _CONFLICTS = {
 }
 
 
+SKIPPED = "tool {name} of plugin {id} is skipped: {why}"
+SKIPPED_FIX = "claw config set tools.suppliers.{name} {id}, or uninstall one of the plugins"
+
+
 @dataclass(frozen=True, slots=True)
 class NameConflict:
     """A tool that is skipped because another plugin owns its name.
@@ -84,8 +88,13 @@ class NameConflict:
         return Ruling(False, "name", key, template=_CONFLICTS[self.kind], values=values)
 
     def __str__(self) -> str:
-        names = {"name": self.fact.name, "id": self.fact.plugin or self.fact.supplier}
-        return t("tool {name} of plugin {id} is skipped: {why}", why=self.ruling.reason, **names)
+        return t(SKIPPED, **self.names)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The values of ``SKIPPED`` and ``SKIPPED_FIX``."""
+        plugin = self.fact.plugin or self.fact.supplier
+        return {"name": self.fact.name, "id": plugin, "why": self.ruling.reason}
 
 
 @dataclass(frozen=True)

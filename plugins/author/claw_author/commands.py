@@ -146,22 +146,19 @@ def _project(folder: Path) -> tuple[Manifest, list[linting.ManifestFinding]]:
         linting.ManifestFinding("hooks", project.package, problem) for problem in fields.pop("problems")
     ]
     manifest = manifest_builder.build_manifest(fields, before, project.description)
-    if before is None:
-        missing = project.has_manifest and not broken
-        changes = [t("it is not there: claw plugins build writes it")] if missing else []
-    else:
-        changes = [
-            t("not as in the code: {change}", change=change)
-            for change in manifest_builder.differences(manifest, before)
-        ]
-    broken += [linting.ManifestFinding("manifest", project.manifest.name, change) for change in changes]
+    file = project.manifest.name
+    if before is not None:
+        broken += _changes(manifest, before, file)
+    elif project.has_manifest and not broken:
+        missing = t("it is not there: claw plugins build writes it")
+        broken.append(linting.ManifestFinding("manifest", file, missing))
     for name, code in project.modules():
         broken += linting.undeclared_effects(code, name)
     return manifest, [*broken, *linting.findings(manifest)]
 
 
 def _installed(plugin: str) -> tuple[Manifest, list[linting.ManifestFinding]]:
-    known = {found.id: found for found in installed_plugins()}
+    known = {found.id: found for found in installed_plugins() if not found.rival}
     if plugin not in known:
         near = nearest(plugin, known)
         raise UsageError(
@@ -182,4 +179,20 @@ def _installed(plugin: str) -> tuple[Manifest, list[linting.ManifestFinding]]:
             fix="its author writes one with claw plugins build",
             plugin=plugin,
         )
-    return found.manifest, list(linting.findings(found.manifest))
+    broken = list[linting.ManifestFinding]()
+    if found.folder:
+        site = found.folder.parents[found.package.count(".")]
+        fields, written = registrations_of(site, found.package, found.id), found.manifest
+        broken = [linting.ManifestFinding("hooks", found.package, one) for one in fields.pop("problems")]
+        built = manifest_builder.build_manifest(fields, written, written.description)
+        broken += _changes(built, written, "claw-plugin.json")
+    return found.manifest, [*broken, *linting.findings(found.manifest)]
+
+
+def _changes(built: Manifest, written: Manifest, file: str) -> list[linting.ManifestFinding]:
+    """Return a finding for each field of a manifest that is not as in the code."""
+    lines = manifest_builder.differences(built, written)
+    return [
+        linting.ManifestFinding("manifest", file, t("not as in the code: {change}", change=one))
+        for one in lines
+    ]

@@ -2,29 +2,36 @@
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Annotated, Any, cast
 
 import typer
-from claw import ClawError, Finding, t
+from claw import ClawError, Finding, Tool, t
 from claw.runtime import (
     BLOCKED,
     DISABLED,
+    IDLE,
     INCOMPATIBLE,
     QUARANTINED,
     AsJson,
     PluginHealth,
     PluginState,
+    Setup,
     document,
+    files_digest,
     plugin_data,
     table,
+    tool_fact,
     unknown_plugin_error,
 )
 
 from claw_admin.doctor.plugin_checks import (
     check_unloaded,
     compare_with_probe,
+    fault_findings,
     format_import_chain,
+    load_failure,
     name_conflicts,
 )
 from claw_admin.doctor.probe import SECONDS, ProbeResult, probe_plugin, record_health
@@ -49,7 +56,7 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Look at config, plugins, permissions, sessions, state and keys; exit 1 when something is wrong."""
-    from claw.runtime import home_of, load_setup
+    from claw.runtime import home_of, load_setup, plugin_states
     from claw_config_sdk import config_findings
 
     from claw_admin.doctor import checks, diagnostics
@@ -64,8 +71,12 @@ def doctor(
         if not channel:
             failures, setup = diagnostics.load_findings(setup)
             found += checks.beside(warnings, (*failures, *diagnostics.tool_findings(setup)))
+            found += _unlisted_findings(setup)
         context = diagnostics.DoctorContext(setup, os.environ, online, channel)
         found += checks.beside(warnings, diagnostics.plugin_findings(context))
+        if not channel:  # what one plugin did to another, and so what a list of plugins says from now on
+            after = (one for state in plugin_states() if state.found.package for one in fault_findings(state))
+            found += checks.beside(warnings, after)
         found = list({(one.about, one.problem): one for one in found}.values())
     facts = [one for one in found if one.kind == "fact"]
     found = [one for one in found if one.kind != "fact"]
@@ -107,7 +118,8 @@ def plugins_doctor(
     chosen = _chosen(setup.plugin_states, plugin)
     times = 2 if cost or budget_ms is not None else 1
     seen: dict[str, ProbeResult] = {}
-    found: list[Finding] = [one for one in name_conflicts(setup.found) if plugin in ("", one.about)]
+    ids = {one.id for one in chosen}
+    found: list[Finding] = [one for one in name_conflicts(setup.found) if one.about in ids]
     for state in chosen:
         unloaded = check_unloaded(state.without_failure or state, wanted, os.environ)
         found += (one for one in unloaded if plugin or is_asked_for(state, one))
@@ -118,10 +130,23 @@ def plugins_doctor(
             elif sys.stderr.isatty():
                 typer.echo(t("checking {id}", id=state.id), err=True)
             seen[state.id] = probe_plugin(state.id, times)
-            record_health(state.found, seen[state.id], setup.config.home)
+            beside = record_health(state.found, seen[state.id], setup.config.home)
+            if beside:
+                why = t(
+                    "it loads in a process of its own, and failed beside the other plugins: {why}",
+                    why=beside.why,
+                )
+                advice = t(
+                    "claw plugins bisect -- claw tools list; if the cause is gone: claw plugins retry {id}",
+                    id=state.id,
+                )
+                found.append(Finding(state.id, beside.stage, why, advice))
             diffs = compare_with_probe(state, seen[state.id], wanted, budget_ms)
             said = {(one.about, one.problem) for one in found}
             found += (one for one in diffs if (one.about, one.problem) not in said)
+    said = {(one.about, one.problem) for one in found}
+    clashes = _tool_clashes(setup, seen)
+    found += (one for one in clashes if one.about in ids and (one.about, one.problem) not in said)
     left, fixed = _apply_fixes(found) if fix else (found, [])
     if as_json:
         rows = [_plugin_data(one, seen.get(one.id)) for one in chosen]
@@ -164,18 +189,44 @@ def retry(
     raise typer.Exit(code=1 if any(one.state == QUARANTINED for one in after) else 0)
 
 
+def _unlisted_findings(setup: Setup) -> Iterator[Finding]:
+    """Load each third party's plugin whose manifest lists nothing, so that nothing loads it, in a process of its own."""
+    for state in setup.plugin_states:
+        lists = state.found.declares.kinds or state.found.is_first_party
+        if state.state == IDLE and not lists and state.sound != files_digest(state.found):
+            seen = probe_plugin(state.id)
+            record_health(state.found, seen, setup.config.home)
+            if seen.fault:
+                yield load_failure(state, *seen.fault)
+
+
+def _tool_clashes(setup: Setup, seen: Mapping[str, ProbeResult]) -> Iterator[Finding]:
+    """Yield the tools that are skipped for their names, those of plugins without a manifest included."""
+    from claw_admin.doctor.diagnostics import tool_conflicts
+
+    plain = {"description": "", "parameters": {}, "optional": False, "owner_only": False}
+    undeclared = [
+        tool_fact(
+            cast("Tool", SimpleNamespace(name=name, **plain)), state.id, setup.config.settings.tools.suppliers
+        )
+        for state in setup.plugin_states
+        if state.id in seen and state.found.manifest is None and not state.found.rival
+        for name in seen[state.id].contributed_names.get("register_tools", ())
+    ]
+    return tool_conflicts((*undeclared, *setup.facts))
+
+
 def _chosen(plugin_states: Sequence[PluginState], plugin: str) -> list[PluginState]:
-    known = {one.id: one for one in reversed(plugin_states)}  # the first of one id is used
     if not plugin:
         return list(plugin_states)
-    if plugin not in known:
-        raise unknown_plugin_error(plugin, known)
-    return [known[plugin]]
+    if not (chosen := [one for one in plugin_states if one.id == plugin]):
+        raise unknown_plugin_error(plugin, [one.id for one in plugin_states])
+    return chosen
 
 
 def _may_load(state: PluginState, named: bool) -> bool:
     """Return false for a plugin that the operator blocks, or whose files changed: it is not run."""
-    if state.state in (BLOCKED, INCOMPATIBLE) or state.stage in ("find", "integrity"):
+    if state.found.rival or state.state in (BLOCKED, INCOMPATIBLE) or state.stage in ("find", "integrity"):
         return False
     return named or state.state != DISABLED
 

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -149,12 +149,7 @@ def tool_findings(setup: Setup) -> Iterator[Finding]:
                 )
         told = frozenset(host.notes)
     facts = sorted((*undeclared, *setup.facts), key=lambda fact: fact.plugin is not None)  # as in an app
-    conflicts = judge_tools(facts, (), RunFacts()).conflicts
-    # One that is there twice is a note of its plugin; one that the operator gave to another plugin is as wanted.
-    for conflict in (one for one in conflicts if one.kind not in ("twice", "handed")):
-        fix = t("claw config set tools.suppliers.{tool} {id}, or uninstall one of the plugins",
-                tool=conflict.fact.name, id=conflict.fact.supplier)  # fmt: skip
-        yield Finding(conflict.fact.supplier, "conflict", str(conflict), fix)
+    yield from tool_conflicts(facts)
     for fact in facts:
         if fact.schema_problem and fact.supplier not in told:
             why = t("its tool {tool} is withheld: model services do not accept its parameters: {why}",
@@ -164,6 +159,19 @@ def tool_findings(setup: Setup) -> Iterator[Finding]:
     if len(facts) > _EVERY_SERVICE_TAKES:
         with suppress(ClawError):  # what keeps claw from starting is another finding
             yield from asyncio.run(limit_findings(setup))
+
+
+def tool_conflicts(facts: Iterable[ToolFact]) -> Iterator[Finding]:
+    """Yield the tools that are skipped because another plugin owns their names."""
+    ordered = sorted(facts, key=lambda fact: fact.plugin is not None)  # as in an app
+    # One that is there twice is a note of its plugin; one that the operator gave to another plugin is as wanted.
+    for conflict in judge_tools(ordered, (), RunFacts()).conflicts:
+        if conflict.kind not in ("twice", "handed"):
+            fix = t(
+                "claw config set tools.suppliers.{name} {id}, or uninstall one of the plugins",
+                **conflict.names,
+            )
+            yield Finding(conflict.fact.supplier, "conflict", str(conflict), fix)
 
 
 async def _ask_all(

@@ -14,7 +14,9 @@ from claw.runtime import (
     AsJson,
     Contribution,
     PluginState,
+    RunFacts,
     document,
+    judge_tools,
     load_setup,
     position_of,
     table,
@@ -57,7 +59,7 @@ def loaded_plugins(*also: str) -> tuple[list[dict[str, Any]], dict[str, PluginSt
             hooks.append({"hook": hook, "slot": "", "specifiedBy": plugin, "answers": answers})
     finally:
         asyncio.run(running.close())
-    return hooks, {state.id: state for state in reversed(running.host.plugin_states)}
+    return hooks, {state.id: state for state in running.host.plugin_states if not state.found.rival}
 
 
 def _described(running: App, hook: str) -> dict[str, Any]:
@@ -67,8 +69,19 @@ def _described(running: App, hook: str) -> dict[str, Any]:
         answers = tuple(Contribution(tool.plugin, tool) for tool in running.registry.tools)
     rows = list(_answers(answers))
     chosen = running.host.chosen(slot) if slot else None
+    named: dict[str, Any] = {
+        "register_channels": running.registry.channels,
+        "register_providers": running.registry.providers,
+    }
+    used = {id(one.value) for one in named.get(hook, {}).values()}
     for row, one in zip(rows, answers, strict=True):
         row["inForce"] = not slot or one is chosen or (chosen is not None and one.value is chosen.value)
+        row["inForce"] &= hook not in named or id(one.value) in used
+    if hook == "register_tools":
+        facts = running.registry.facts
+        lost = {id(conflict.fact) for conflict in judge_tools(facts, (), RunFacts()).conflicts}
+        for row, fact in zip(rows, facts, strict=True):
+            row["inForce"] = id(fact) not in lost
     return {"hook": hook, "slot": slot, "specifiedBy": "", "answers": rows}
 
 
@@ -88,6 +101,8 @@ def _rows(hook: dict[str, Any]) -> Iterator[list[str]]:
         if hook["slot"]:
             choice = t("active") if one["inForce"] else t("inactive")
             notes.append(f"{choice} (plugins.slots.{hook['slot']})")
+        elif not one["inForce"]:
+            notes.append(t("inactive"))
         if hook["specifiedBy"]:
             notes.append(t("hook of plugin {id}", id=hook["specifiedBy"]))
         order, position = str(one["order"]), f"{one['position']:g}"

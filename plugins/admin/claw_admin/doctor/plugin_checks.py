@@ -30,9 +30,7 @@ def check_unloaded(
 ) -> Iterator[Finding]:
     """Check a plugin without loading it."""
     id, manifest = state.id, state.found.manifest
-    if state.stage:
-        for why, fix in state.faults or ((state.why, state.fix),):
-            yield Finding(id, state.stage, why, fix)
+    yield from fault_findings(state)
     if manifest is None:
         return
     if state.state != INCOMPATIBLE and api_matches(manifest.api, (99, 0)):
@@ -60,6 +58,13 @@ def check_unloaded(
         fix = t("claw config set 'tools.alsoAllow[]' {id}", id=unlisted[0])
         why = t("optional, and no allow list names them: {names}", names=names)
         yield Finding(id, "optional", why, fix, grave=False)
+
+
+def fault_findings(state: PluginState) -> Iterator[Finding]:
+    """Yield the faults of a plugin, as a list of plugins names them."""
+    if state.stage:
+        for why, fix in state.faults or ((state.why, state.fix),):
+            yield Finding(state.id, state.stage, why, fix)
 
 
 def _opted_in(tool: str, manifest: Manifest, wanted: ConfigOutline) -> bool:
@@ -110,7 +115,7 @@ def compare_with_probe(
     """
     id, manifest = state.id, state.found.manifest
     if seen.fault:
-        yield _load_failure(state, *seen.fault)
+        yield load_failure(state, *seen.fault)
     yield from (Finding(id, "part", why, fix) for why, fix in seen.notes)
     if budget_ms is not None and seen.import_ms > budget_ms:
         why = t("its import takes {ms} ms (budget {budget} ms): {chain}", ms=seen.import_ms, budget=budget_ms,
@@ -128,7 +133,7 @@ def compare_with_probe(
     yield from _undeclared_access(manifest, seen)
 
 
-def _load_failure(state: PluginState, stage: str, why: str, fix: str) -> Finding:
+def load_failure(state: PluginState, stage: str, why: str, fix: str) -> Finding:
     """Return the finding of a plugin that did not load; its fix disables the plugin, unless it is required."""
     edit = (f"plugins.entries.{state.id}.enabled", False) if stage in ("import", "register") else None
     return Finding(state.id, stage, why, fix, edit=None if state.required else edit)

@@ -19,6 +19,7 @@ import msgspec
 from claw import t
 from claw.runtime import (
     CRASHED,
+    FAILED,
     HUNG,
     MAX_CRASHES,
     InstalledPlugin,
@@ -32,6 +33,9 @@ _MARK, _IMPORTED, _END = "claw: plugin begins", "claw: plugin is imported", "cla
 _CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
 _CHILD += "from claw_admin.doctor.probe import main; main(*sys.argv[2:])"
 _FILE = "seen.json"
+_LOADING = ("import", "register")
+_ALONE = "alone"
+"""A value of the record of a failure in a process of its own."""
 
 
 class ImportTime(msgspec.Struct, frozen=True):
@@ -106,17 +110,28 @@ def _run_probe(plugin: str) -> ProbeResult:
     )
 
 
-def record_health(found: InstalledPlugin, seen: ProbeResult, home: Path, *, parts: bool = False) -> None:
+def record_health(
+    found: InstalledPlugin, seen: ProbeResult, home: Path, *, parts: bool = False
+) -> LoadFailure | None:
     """Record for every process of ``home`` that a plugin did not load, or that it loads again.
 
-    :param parts: if it loads, also forget its parts that failed in turns.
+    :param parts: if it loads, also forget its parts that failed in turns, and that it failed beside the other plugins.
+    :returns: its failure beside the other plugins, if that stays: another may be the cause.
     """
     health = PluginHealth(home / "plugins")
     if seen.failures:
         digest = files_digest(found)
-        health.record(*(replace(one, digest=digest, run=0, at=0.0) for one in seen.failures))
+        rows = (replace(one, values={**one.values, _ALONE: 1}) for one in seen.failures)
+        health.record(*(replace(one, digest=digest, run=0, at=0.0) for one in rows))
     elif not seen.fault:
+        known = () if parts else health.failures().get(found.id, ())
+        beside = (
+            one for one in known if one.kind == FAILED and one.stage in _LOADING and _ALONE not in one.values
+        )
+        if failure := next((one for one in beside if one.holds_for(found)), None):
+            return failure
         health.clear(found.id, parts=parts, digest="" if found.is_first_party else files_digest(found))
+    return None
 
 
 Tree = tuple[ImportTime, "list[Tree]"]
@@ -169,15 +184,23 @@ def main(plugin: str, folder: str) -> None:
     before, modules = _memory_kb(), len(sys.modules)
     accesses.begin()
     sys.stderr.write(f"\n{_MARK}\n")
+    late = ""
     with contextlib.suppress(BaseException), health.guard(plugin):  # the host reports what is wrong with it
-        # What ``import_module`` imports is not timed.
-        run_bounded(lambda: __import__(found.package), DEFAULT_TIMEOUTS.import_seconds)
+        try:  # what ``import_module`` imports is not timed
+            run_bounded(lambda: __import__(found.package), DEFAULT_TIMEOUTS.import_seconds)
+        except TimeoutError as why:
+            late = str(why)
         sys.stderr.write(f"\n{_IMPORTED}\n")
     answers = host.ask(plugin)
+    if (
+        late and answers is not None
+    ):  # the host met an import that was under way: a start would not wait for it
+        health.record(LoadFailure(plugin, HUNG, "import", late))
     sys.stderr.write(f"\n{_END}\n")
     accesses.watching = False
     state = next(one for one in host.plugin_states if one.id == plugin)
     contributions = answers or {}
+    fault = (state.stage, state.why, state.fix) if answers is None else ("import", late, "") if late else None
     seen = ProbeResult(
         memory_kb=_memory_kb() - before,
         modules=len(sys.modules) - modules,
@@ -188,7 +211,7 @@ def main(plugin: str, folder: str) -> None:
         network=tuple(dict.fromkeys(accesses.network)),
         subprocess=tuple(dict.fromkeys(accesses.subprocess)),
         written=tuple(dict.fromkeys(accesses.written)),
-        fault=(state.stage, state.why, state.fix) if answers is None else None,
+        fault=fault,
         notes=tuple((note.problem, note.fix) for note in host.notes.get(plugin, ())),
     )
     SYSTEM_DISK.replace(Path(folder, _FILE), msgspec.json.encode(seen))

@@ -193,7 +193,8 @@ def _home() -> Path:
 
 def _distributions(plugins: Sequence[str]) -> list[str]:
     """Return normalised names of distributions, for plugin ids or such names."""
-    by_id = {one.id: normalise_distribution(one.distribution) for one in installed_plugins()}
+    used = (one for one in installed_plugins() if not one.rival)
+    by_id = {one.id: normalise_distribution(one.distribution) for one in used}
     return [by_id.get(name, normalise_distribution(name)) for name in plugins]
 
 

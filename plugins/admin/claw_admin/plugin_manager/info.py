@@ -25,29 +25,31 @@ _LABELS = {"mend": "fix", "promptSections": "prompt sections", "env": "environme
 
 def info(plugin: str, as_json: AsJson = False) -> None:
     """Show the details of one plugin. A plugin in use is loaded, to show the order of its contributions."""
-    found = {state.id: state for state in reversed(plugin_states())}  # the first of one id is used
+    found = {state.id: state for state in plugin_states() if not state.found.rival}
     if plugin not in found:
         raise unknown_plugin_error(plugin, found)
     hooks, states = loaded_plugins(plugin) if found[plugin].state in (LOADED, IDLE) else ([], {})
     contributions = _contributions(plugin, hooks)
-    after, *others = (one for one in plugin_states() if one.id == plugin)  # it may have failed just now
+    after, *unused = (one for one in plugin_states() if one.id == plugin)  # it may have failed just now
     if after.is_untried and plugin in states:  # nothing can be recorded in a read-only home
         here = states[plugin]
         after = replace(here, sound=files_digest(here.found)) if here.state == LOADED else here
     body, contributions = plugin_data(after), contributions if after.state in (LOADED, IDLE) else []
     if as_json:
-        more = {"others": [plugin_data(one) for one in others]} if others else {}
-        document("plugin", {**body, "contributions": contributions, **more})
+        others = {"unused": [plugin_data(one) for one in unused]} if unused else {}
+        document("plugin", {**body, **others, "contributions": contributions})
         return
     for key, value in body.items():
         if value not in (None, "", [], {}):
             typer.echo(t("{name}: {value}", name=t(_LABELS.get(key, key)), value=_shown(key, value)))
+    for state in unused:
+        typer.echo(t("{name}: {value}", name=t(state.state), value=state.why + f" ({state.fix})"))
     for one in contributions:
         line = t("{hook}: {name}, order {order}, position {position:g}", **one)
         choice = t("active") if one["inForce"] else t("inactive")
-        typer.echo(f"{line}, plugins.slots.{one['slot']}: {choice}" if one["slot"] else line)
-    for other in others:
-        typer.echo(other.fault_line())
+        if one["slot"]:
+            line += f", plugins.slots.{one['slot']}: {choice}"
+        typer.echo(line if one["slot"] or one["inForce"] else f"{line}, {choice}")
 
 
 def _shown(key: str, value: Any) -> str:
