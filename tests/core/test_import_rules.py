@@ -381,7 +381,7 @@ BUDGETS = {
     "claw.cli": 840,
     "claw.config": 1759,
     "claw.contracts": 1383,
-    "claw.host": 2481,
+    "claw.host": 2480,
     "claw.policy": 535,
     "claw.security": 1305,
     "claw.storage": 772,

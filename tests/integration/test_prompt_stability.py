@@ -137,14 +137,18 @@ def register_context_engines(config):
 """
 
 
-@pytest.mark.parametrize("fails", ["(1, 2, 3)", "(2,)"], ids=["always", "once"])
-def test_a_filter_that_fails_in_a_turn_is_not_judged_to_be_stable(site: Path, fails: str) -> None:
-    installed(site, "wordy", FAILING.format(fails=fails))
+@pytest.mark.parametrize(("plugin", "fails"), [("always", "(1, 2, 3)"), ("once", "(2,)")])
+def test_a_filter_that_fails_in_a_turn_is_not_judged_to_be_stable(
+    site: Path, plugin: str, fails: str
+) -> None:
+    installed(
+        site, plugin, FAILING.format(fails=fails)
+    )  # a module stays imported, so each has a name of its own
 
     answer = claw("stability")
 
     assert answer.exit_code == 1
-    assert answer.stdout == "not judged: plugin wordy: its filter failed: LookupError: no list of words\n"
+    assert answer.stdout == f"not judged: plugin {plugin}: its filter failed: LookupError: no list of words\n"
 
 
 LATER = """
@@ -154,11 +158,11 @@ LATER = """
         return ask"""
 
 
-@pytest.mark.parametrize("body", ["raise LookupError('no list')", LATER], ids=["wrap", "call"])
+@pytest.mark.parametrize(("plugin", "body"), [("wraps", "raise LookupError('no list')"), ("calls", LATER)])
 def test_a_context_engine_that_fails_is_not_judged_to_be_stable(
-    site: Path, tmp_path: Path, body: str
+    site: Path, tmp_path: Path, plugin: str, body: str
 ) -> None:
-    installed(site, "oddly", ENGINE.format(body=body))
+    installed(site, plugin, ENGINE.format(body=body))
     home = tmp_path / "home" / ".claw"
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text("plugins: {slots: {context: odd}}\n")
@@ -166,9 +170,9 @@ def test_a_context_engine_that_fails_is_not_judged_to_be_stable(
     answer, as_data = claw("stability"), document("stability")
 
     assert answer.exit_code == 1
-    assert "not judged: plugin oddly: its context engine failed: LookupError: no list\n" in answer.stdout
+    assert f"not judged: plugin {plugin}: its context engine failed: LookupError: no list\n" in answer.stdout
     assert "stable: two turns" not in answer.stdout and as_data["stable"] is False
-    assert as_data["unloaded"].count("plugin oddly: its context engine failed: LookupError: no list") == 1
+    assert as_data["unloaded"].count(f"plugin {plugin}: its context engine failed: LookupError: no list") == 1
 
 
 def test_messages_of_turns_without_a_request_are_not_judged_to_be_stable(site: Path) -> None:

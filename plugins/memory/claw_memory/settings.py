@@ -6,6 +6,8 @@ from typing import Any, Literal
 from claw import Section, nearest
 from pydantic import Field
 
+from claw_memory.embedder import OFF, built_in
+
 
 class Variety(Section):
     """Rank results lower that repeat a better one (maximal marginal relevance)."""
@@ -64,8 +66,6 @@ class MemorySearch(Section):
         :param plugins: those in use (``claw.runtime.InstalledPlugin``). One whose code names ``register_embedders`` may
             bring any embedder: then nothing is said here, and a search reports it.
         """
-        from claw_memory.embedder import OFF, built_in
-
         provider, model = self.provider, self.model
         if (provider is None and model is None) or (provider or "").lower() in OFF:
             return

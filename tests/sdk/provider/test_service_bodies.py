@@ -56,7 +56,7 @@ def measured(rows: list[dict[str, Any]]) -> dict[str, tuple[int, float, float]]:
 
 @pytest.mark.parametrize("which", sorted(FLOORS))
 def test_whole_bodies_are_recognised_and_their_text_is_shown(which: str) -> None:
-    rows = [row for row in ROWS if row["set"] == which]
+    rows = [row for row in ROWS if row["set"] == which and not row.get("recalled")]
     missed = [
         f"{row['id']}: {class_of(row)}, not {row['class']}"
         for row in rows
@@ -81,7 +81,7 @@ def test_the_sets_are_large_and_every_row_has_a_source() -> None:
     sourced = [row for row in ROWS if not row.get("recalled")]
     assert sum(row["set"] == "held-out" for row in sourced) >= 80
     assert [row["id"] for row in ROWS if not row["source"].startswith("https://")] == []
-    assert len(ROWS) - len(sourced) <= 52, "a new row is compared with its source"
+    assert len(ROWS) - len(sourced) <= 48, "a new row is compared with its source"
 
 
 def test_what_no_rule_was_written_from_is_recognised() -> None:
