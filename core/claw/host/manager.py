@@ -73,8 +73,7 @@ class Host:
         self._views: dict[str, PluginConfig] = {}  # one for each plugin, whichever hook it is asked
         self._given_plugins = dict(plugins or {})
         self._lock = threading.RLock()
-        self._health = health
-        self._log = log
+        self._health, self._log = health, log
         self._is_built = False
         self._functions: dict[str, int] = {}  # as the plugin before left them, during a start
         self.diagnostics: list[str] = []
