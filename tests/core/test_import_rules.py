@@ -379,7 +379,7 @@ BUDGETS = {
     "claw": 550,
     "claw.agent": 2104,
     "claw.cli": 840,
-    "claw.config": 1759,
+    "claw.config": 1756,
     "claw.contracts": 1383,
     "claw.host": 2480,
     "claw.policy": 535,

@@ -111,7 +111,7 @@ def test_a_check_of_the_file_that_fails_is_named_and_the_others_are_asked(tmp_pa
 
     validated, chat = machine.claw("config", "validate"), machine.claw("chat", "hello")
 
-    assert validated.code == 0
+    assert validated.code == 1
     for said in (validated.err, chat.err):
         [line] = [line for line in said.splitlines() if "acme-lamp" in line]
         assert "acme: its check acme-lamp failed: " in line and result in line

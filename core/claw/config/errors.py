@@ -165,11 +165,8 @@ def _convert(
     if kind == "value_error":  # from a plugin's own validator, with its own text
         return path, "{why}", "", {"why": context["error"]}
     if rule := next((rule for rule in context if rule in OUT_OF_RANGE), ""):
-        limit = context[rule]
-        values = {
-            "limit": f"{limit:g}" if isinstance(limit, float) else limit,
-            "value": _format_value(detail["input"]),
-        }
+        limit, value = context[rule], _format_value(detail["input"])
+        values = {"limit": f"{limit:g}" if isinstance(limit, float) else limit, "value": value}
         return path, OUT_OF_RANGE[rule], LIMIT_FIX, values
     problem, fix = _TYPE_ERRORS.get(kind, ("is invalid ({kind})", "See claw config schema"))
     return path, problem, fix, dict(context) | {"kind": kind}
