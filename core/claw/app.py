@@ -231,8 +231,8 @@ class App:
         faults, facts = self.registry.diagnostics, self.registry.facts
         found = tuple(one.found for one in self.host.plugin_states)
         checks = self.host.on_demand("register_diagnostics", at_start=True) if self._write_log else ()
-        conflicts = [one for one in judge_tools(facts, (), RunFacts()).conflicts if one.kind != "twice"]
-        self.host.record_skips(conflicts)
+        clashes = [one for one in judge_tools(facts, (), RunFacts()).conflicts if one.kind != "twice"]
+        self.host.record_skips(clashes)
         warnings = file_warnings(replace(self.setup, found=found, tools=facts), checks)
         for line in (
             *faults,  # that of a plugin's settings is a warning about the file too, under the same key
@@ -245,10 +245,8 @@ class App:
 
     async def retire(self, after: "App") -> None:
         """Close what only this app uses, after a newer app has replaced it; state and network stay open."""
-        kept = {id(contribution.value) for contribution in after.registry.channels.values()} | {
-            id(after.runtime.turn_log),
-            id(after.runtime.sessions.store),
-        }
+        kept = {id(contribution.value) for contribution in after.registry.channels.values()}
+        kept |= {id(after.runtime.turn_log), id(after.runtime.sessions.store)}
         given = {id(plugin) for plugin in self._plugins.values()}
         for contribution in self.host.closables():
             if id(contribution.value) not in kept | given and not isinstance(contribution.value, ModuleType):

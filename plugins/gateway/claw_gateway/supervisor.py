@@ -93,7 +93,8 @@ class ChannelServer:
         self._delivery = OutboxDelivery(self._journal, self._channel_of, app.log, app.timeouts)
         self._intake_since: dict[object, float] = {}
         self._turn_queue = TurnQueue(
-            app.runtime.session_queues, TurnLimits(widths_of(app.config)), self._answer, self._dropped,
+            app.runtime.session_queues, TurnLimits(widths_of(app.config)), self._answer,
+            lambda accepted, why: self._pipeline.settle_dropped(accepted, why),
             ended=self._journal.ended, pressed=self._is_waiting,
         )  # fmt: skip
         pairing = Pairing(app.database, app.clock)
@@ -425,9 +426,6 @@ class ChannelServer:
             self._delivery.enqueue([one for one in replies if not one.text])
         else:
             self._delivery.enqueue(replies)
-
-    def _dropped(self, accepted: AcceptedEvent, why: str) -> None:
-        self._pipeline.settle_dropped(accepted, why)
 
     # --- out
 

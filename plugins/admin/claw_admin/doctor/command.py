@@ -15,6 +15,7 @@ from claw.runtime import (
     INCOMPATIBLE,
     QUARANTINED,
     AsJson,
+    LoadFailure,
     PluginHealth,
     PluginState,
     Setup,
@@ -130,17 +131,7 @@ def plugins_doctor(
             elif sys.stderr.isatty():
                 typer.echo(t("checking {id}", id=state.id), err=True)
             seen[state.id] = probe_plugin(state.id, times)
-            beside = record_health(state.found, seen[state.id], setup.config.home)
-            if beside:
-                why = t(
-                    "it loads in a process of its own, and failed beside the other plugins: {why}",
-                    why=beside.why,
-                )
-                advice = t(
-                    "claw plugins bisect -- claw tools list; if the cause is gone: claw plugins retry {id}",
-                    id=state.id,
-                )
-                found.append(Finding(state.id, beside.stage, why, advice))
+            found += _beside_others(state.id, record_health(state.found, seen[state.id], setup.config.home))
             diffs = compare_with_probe(state, seen[state.id], wanted, budget_ms)
             said = {(one.about, one.problem) for one in found}
             found += (one for one in diffs if (one.about, one.problem) not in said)
@@ -187,6 +178,16 @@ def retry(
         rows = [[one.id, t(one.state), one.why + (f" ({one.fix})" if one.fix else "")] for one in after]
         table([t("plugin"), t("state"), t("why")], rows)
     raise typer.Exit(code=1 if any(one.state == QUARANTINED for one in after) else 0)
+
+
+def _beside_others(plugin: str, failure: LoadFailure | None) -> Iterator[Finding]:
+    """Yield the failure of a plugin that loads in a process of its own."""
+    if failure:
+        why = t(
+            "it loads in a process of its own, and failed beside the other plugins: {why}", why=failure.why
+        )
+        advice = "claw plugins bisect -- claw tools list; if the cause is gone: claw plugins retry {id}"
+        yield Finding(plugin, failure.stage, why, t(advice, id=plugin))
 
 
 def _unlisted_findings(setup: Setup) -> Iterator[Finding]:
