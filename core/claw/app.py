@@ -237,7 +237,7 @@ class App:
         for line in (
             *faults,  # that of a plugin's settings is a warning about the file too, under the same key
             *(str(one) for one in warnings if f": {one.key}: " not in "\n".join(faults)),
-            *map(str, conflicts),
+            *map(str, clashes),
             # What was loaded has said it by itself.
             *filter(None, (withheld_line(one) for one in facts if one.supplier not in self.host.notes)),
         ):
