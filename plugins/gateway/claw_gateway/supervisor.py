@@ -94,7 +94,7 @@ class ChannelServer:
         self._intake_since: dict[object, float] = {}
         self._turn_queue = TurnQueue(
             app.runtime.session_queues, TurnLimits(widths_of(app.config)), self._answer,
-            lambda accepted, why: self._pipeline.settle_dropped(accepted, why),
+            lambda one, why: self._pipeline.settle_dropped(one, why),  # noqa: PLW0108 - made below
             ended=self._journal.ended, pressed=self._is_waiting,
         )  # fmt: skip
         pairing = Pairing(app.database, app.clock)
