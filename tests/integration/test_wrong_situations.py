@@ -56,6 +56,14 @@ FILES = [
         ["toy/m: toy has no API key. add one with claw auth add toy, or set providers.toy.apiKey"],
     ),
     (
+        "agents: {defaults: {model: toy}}\n", "chat hi", 1,
+        ["toy is no model. write it as provider/model: claw models use PROVIDER/MODEL"],
+    ),
+    (
+        "agents: {defaults: {model: offline/rules}}\n", "chat hi --model nowhere/x", 2,
+        ["unknown model nowhere/x. no plugin provides nowhere: claw plugins list"],
+    ),
+    (
         "agents: {defaults: {model: acme/x}}\n", "chat hi", 1,
         ["acme/x: there is no provider acme.", "claw models use PROVIDER/MODEL"],
     ),

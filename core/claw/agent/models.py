@@ -26,15 +26,15 @@ def candidates(
     """Return the models to try, in order and without repeats: the requested one, the fallbacks, the primary.
 
     :param requested: for this turn; empty = the primary.
-    :param primary: ``provider/model``; a model without a provider gets the primary's. Blank entries are
-        skipped.
+    :param primary: ``provider/model``; a model without a provider gets the primary's, and none when that has none: such a
+        model is an error of the call. Blank entries are skipped.
     :param aliases: short name → ``provider/model``.
     :param override: fallbacks that replace ``fallbacks`` and the primary as the last one; empty = none at
         all.
     """
     by_alias = aliases or {}
     last_resorts = [*fallbacks, primary] if override is None else override
-    default_provider = by_alias.get(primary.strip(), primary.strip()).partition("/")[0]
+    default_provider = by_alias.get(primary.strip(), primary.strip()).rpartition("/")[0].partition("/")[0]
     found: dict[ModelRef, None] = {}
     for text in (requested if requested.strip() else primary, *last_resorts):
         full = by_alias.get(text.strip(), text.strip())
@@ -179,7 +179,10 @@ def missing_model_error() -> ConfigError:
 
 
 def missing_provider_error(ref: ModelRef) -> ProviderError:
-    """Return the failure for a model whose provider no plugin has."""
+    """Return the failure for a model whose provider no plugin has, or that is written without one."""
+    if not ref.provider:
+        fix = "write it as provider/model: claw models use PROVIDER/MODEL"
+        return ProviderError("{name} is no model", reason="model_not_found", fix=fix, name=ref.model)
     return ProviderError(
         "there is no provider {provider}",
         reason="model_not_found",

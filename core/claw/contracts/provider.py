@@ -13,13 +13,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ModelRef:
-    """A model by its provider and the provider's own name for it."""
+    """A model by its provider and the provider's own name for it. An empty provider: the file names none."""
 
     provider: str
     model: str
 
     def __str__(self) -> str:
-        return f"{self.provider}/{self.model}"
+        return f"{self.provider}/{self.model}" if self.provider else self.model
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,13 @@ class KnownModels:
         same = next((name for name in self.suggested if name.partition("/")[2] == wanted), "")
         near = same or _nearest_model(wanted, self.known) or (f"{likely}/{model}" if likely else "")
         near = near or _nearest_model(wanted, self.suggested)
-        fix = "did you mean {near}?" if near else "write it as provider/model"
-        raise UsageError("unknown model {name}", fix=fix, name=wanted, near=near)
+        fix = (
+            "no plugin provides {provider}: claw plugins list"
+            if slash and model
+            else "write it as provider/model"
+        )
+        fix = "did you mean {near}?" if near else fix
+        raise UsageError("unknown model {name}", fix=fix, name=wanted, near=near, provider=provider)
 
 
 def _nearest_model(wanted: str, names: Sequence[str]) -> str:
