@@ -1,4 +1,4 @@
-"""A prompt of some sections in one step, for tests: each piece is kept apart (``claw.host.calls.PromptSections``)."""
+"""A prompt of some sections in one step, for tests: each piece is kept apart (``claw.host.calls.SectionCache``)."""
 
 from collections.abc import Collection, Mapping, Sequence
 

@@ -23,7 +23,7 @@ from claw.contracts.messages import Inbound, Outbound, Receipt
 from claw.contracts.prompt import FULL, MINIMAL, ContextFile, PromptFacts, RenderedSection, join_sections
 from claw.contracts.provider import ModelCall, ModelRef, Request, SystemPrompt, ToolSpec
 from claw.contracts.tool import Sandbox, Tool
-from claw.host.calls import PluginSet, PromptSections
+from claw.host.calls import PluginSet, SectionCache
 from claw.host.isolation import describe_exception
 from claw.host.registry import Registry
 from claw.host.worker import PluginWorker
@@ -125,10 +125,10 @@ class Runtime:
         return RuleFileWatch()
 
     @cached_property
-    def prompt_sections(self) -> PromptSections:
-        """The sections of the prompt."""
+    def section_cache(self) -> SectionCache:
+        """The rendered prompt sections of the conversations used last."""
         prompt = self.config.settings.prompt
-        return PromptSections(self.plugins, prompt.positions, prompt.disabled)
+        return SectionCache(self.plugins, prompt.positions, prompt.disabled)
 
     @cached_property
     def rulings(self) -> Callable[[RunFacts, tuple[str, ...]], Judgement]:
@@ -274,7 +274,7 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
         bool(asked),
     )
     facts = _prompt_facts(context, options.mode, override)
-    facts, pieces = await runtime.prompt_sections.render(facts)  # the prompt
+    facts, pieces = await runtime.section_cache.render(facts)  # the prompt
     for piece in (one for one in pieces if one.fault):
         runtime.log(_left_out(piece))
     return replace(context, system=join_sections(pieces), rendered_sections=pieces, files=facts.context_files)

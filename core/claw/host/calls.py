@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
+from math import inf
 from typing import Any, TypeVar
 
 from claw.contracts import prompt
@@ -16,7 +17,7 @@ from claw.contracts.errors import PluginError
 from claw.contracts.events import Event
 from claw.contracts.extensions import CallContext, Review, Reviewer, Statement
 from claw.contracts.messages import ApprovalRequest, Decision
-from claw.contracts.prompt import PromptFacts, PromptSection, RenderedSection
+from claw.contracts.prompt import PromptFacts, PromptSection, RenderedSection, render_section
 from claw.contracts.provider import CallAccount
 from claw.contracts.tool import ToolResult
 from claw.contracts.transcript import ToolCall
@@ -24,11 +25,13 @@ from claw.host.isolation import describe_exception
 from claw.host.registry import BUILTIN, Contribution, Registry
 from claw.host.worker import PluginWorker, isolated
 from claw.i18n import t
+from claw.storage.clock import SYSTEM_CLOCK, Clock
 
 SECTION_CHARS = 24_000
 """Limit of the text that one plugin may add to every request; ``claw prompt show`` lists the sizes."""
 NOTE_CHARS = 2000
 """Most of what one reviewer may put behind a result."""
+_MOST_KEPT = 256  # conversations, those spoken in last
 _STRICTNESS = ("allow", "ask", "deny")
 _DECISIONS = ("once", "always", "deny", "nobody")
 
@@ -212,12 +215,13 @@ Pieces = dict[str, RenderedSection]
 """The sections of one plugin as they were rendered, by name."""
 
 
-class PromptSections:
-    """The sections of one set of plugins, in the operator's order.
+class SectionCache:
+    """The sections of one set of plugins as they were last rendered, in the operator's order.
 
-    All sections of a plugin are rendered in one call to its thread, for each turn: a plugin keeps for itself what it
-    reads from a disk. Core's own are rendered here. A plugin's section of the same name replaces one of core, and core's
-    own replaces that one when it fails.
+    All sections of a plugin are rendered in one call to its thread: for each turn, if one of them is volatile or adds to
+    the facts; else when a fact changed, and after ``timeouts.section_keep_seconds``, when a change of what a plugin reads
+    from a disk is seen. Core's own are rendered each time. A plugin's section of the same name replaces one of core, and
+    core's own replaces that one when it fails.
 
     :param positions: as :func:`claw.contracts.prompt.ordered_sections` has them, and ``disabled``.
     """
@@ -227,40 +231,59 @@ class PromptSections:
         plugins: PluginSet,
         positions: Mapping[str, float] | None = None,
         disabled: Collection[str] = (),
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         sections = plugins.registry.sections
+        own = {section.name: section for section in sections if section.plugin == BUILTIN}
         others = [section for section in sections if section.plugin != BUILTIN]
-        names = {one.name for one in others}
-        own = [section for section in sections if section.plugin == BUILTIN]
-        self._substitutes = {one.name: one for one in own if one.name in names}
-        shown = [*others, *(one for one in own if one.name not in names)]
-        self._plugins = dict.fromkeys(one.plugin for one in shown)
+        self._substitutes = {one.name: own.pop(one.name) for one in others if one.name in own}
+        self._plugins = dict.fromkeys(one.plugin for one in others)
         self._preparing = [one for one in others if one.prepare]
-        self._order = cache(lambda mode: prompt.ordered_sections(shown, mode, positions, disabled))
-        self._worker, self._log = plugins.worker, plugins.log
+        self._volatile = {one.plugin for one in others if not one.stable}
+        self._order = cache(
+            lambda mode: prompt.ordered_sections([*others, *own.values()], mode, positions, disabled)
+        )
+        self._kept: dict[tuple[str, str], tuple[float, PromptFacts, Pieces]] = {}
+        self._worker, self._log, self._clock = plugins.worker, plugins.log, clock
 
     async def render(self, facts: PromptFacts) -> tuple[PromptFacts, tuple[RenderedSection, ...]]:
-        """Return the facts with what sections add to them, such as the context files, and the text of each section.
-
-        Sections that were rendered before another plugin added to the facts are rendered again.
-        """
-        rendered: dict[str, tuple[PromptFacts, Pieces]] = {}
+        """Return the facts with what sections add to them, such as the context files, and the text of each section."""
+        rendered: dict[str, Pieces] = {}
         for plugin in (*(section.plugin for section in self._preparing), *self._plugins):
-            known = rendered.get(plugin)
-            preparing = [one for one in self._preparing if one.plugin == plugin and not known]
-            if not known or known[0] != facts:
+            is_new = plugin in rendered
+            preparing = [one for one in self._preparing if one.plugin == plugin and not is_new]
+            pieces = None if preparing else self._valid(plugin, facts, is_new)
+            if pieces is None:
                 facts, pieces = await self._ask(plugin, facts, preparing)
                 for line in facts.warnings:
                     self._log(str(line))
                 facts = replace(facts, warnings=()) if facts.warnings else facts
-                rendered[plugin] = facts, pieces
-        found = list[RenderedSection]()
+            rendered[plugin] = pieces
+        return facts, tuple(self._pieces(facts, rendered))
+
+    def _pieces(self, facts: PromptFacts, rendered: Mapping[str, Pieces]) -> Iterator[RenderedSection]:
+        """Yield each section that has a text or failed; behind one that failed, core's own of that name."""
         for section, stable in self._order(facts.mode):
-            piece = rendered[section.plugin][1][section.name]
-            found += [piece] if piece.text or piece.fault else []
+            if section.plugin == BUILTIN:
+                piece = render_section(section, _lasting(facts) if section.stable else facts, stable)
+            else:
+                piece = rendered[section.plugin][section.name]
+            if piece.text or piece.fault:
+                yield piece
             if piece.fault and (substitute := self._substitutes.get(section.name)):
-                found.append(await _render_one(substitute, stable, _lasting(facts), SECTION_CHARS))
-        return facts, tuple(found)
+                yield render_section(substitute, facts, stable)
+
+    def _valid(self, plugin: str, facts: PromptFacts, is_new: bool) -> Pieces | None:
+        """Return what is kept of a plugin's sections if it still holds for these facts.
+
+        :param is_new: they were rendered in this turn.
+        """
+        at, known, pieces = self._kept.get((_session_of(facts), plugin), (-inf, None, {}))
+        is_old = (
+            plugin in self._volatile
+            or self._clock.monotonic() - at >= self._worker.timeouts.section_keep_seconds
+        )
+        return pieces if known == _lasting(facts) and (is_new or not is_old) else None
 
     async def _ask(
         self, plugin: str, facts: PromptFacts, preparing: Sequence[PromptSection]
@@ -285,8 +308,6 @@ class PromptSections:
                 if section.name not in failed
             }
 
-        if plugin == BUILTIN:
-            return await ask(facts)
         seconds, parts = self._worker.timeouts.section_seconds, self._worker.parts
         try:
             facts, pieces = await self._worker.call(ask, facts, seconds=seconds, who=plugin)
@@ -297,7 +318,16 @@ class PromptSections:
                 parts.failed(plugin, _SECTION, name=name, why=piece.cause)
             else:
                 parts.worked(plugin, _SECTION, name=name)
+        key = _session_of(facts), plugin
+        self._kept.pop(key, None)
+        self._kept[key] = self._clock.monotonic(), _lasting(facts), pieces
+        if len(self._kept) > _MOST_KEPT * len(self._plugins):
+            del self._kept[next(iter(self._kept))]
         return facts, pieces
+
+
+def _session_of(facts: PromptFacts) -> str:
+    return facts.runtime.get("session", "")
 
 
 def _lasting(facts: PromptFacts) -> PromptFacts:

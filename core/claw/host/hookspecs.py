@@ -117,7 +117,7 @@ def register_prompt_sections(config: "PluginConfig") -> "Iterable[PromptSection]
     the same facts give the same bytes. Everything behind the boundary is not cached: it is sent again with each request.
 
     :returns: sections; one with the name of a section of core replaces it.
-    :when: rendered for each turn.
+    :when: rendered for each turn; the text of a stable section is kept for up to 3 s.
     :order: ``position`` in the prompt (claw's own: 10, 20 …), which ``prompt.positions`` of the config file may change.
     :limits: 5 s for all sections of a plugin, 24,000 characters each, in the plugin's own thread.
     :failure: the section is left out, and ``claw prompt show`` names the error.

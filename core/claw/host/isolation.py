@@ -56,6 +56,7 @@ class Timeouts:
     :param command_seconds: for a chat command to answer.
     :param long_command_seconds: the same, for one that waits for a model.
     :param engine_seconds: for a context engine, without the model calls and tools that it waits for.
+    :param section_keep_seconds: how long the text of a stable section is reused without rendering it again.
     :param max_timeouts: after so many timeouts a plugin is left out for ``late_pause_seconds`` after each.
     :param worker_seconds: for a plugin worker to show that its loop is not blocked.
     :param silence_seconds: for a provider between two events of one answer. The last resort: providers have a
@@ -75,6 +76,7 @@ class Timeouts:
     long_command_seconds: float = 3600.0
     section_seconds: float = 5.0
     engine_seconds: float = 60.0
+    section_keep_seconds: float = 3.0
     max_timeouts: int = 2
     late_pause_seconds: float = 60.0
     worker_seconds: float = 0.5

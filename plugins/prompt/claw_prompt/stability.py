@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import typer
 from claw import Inbound, t
-from claw.runtime import BUILTIN, SYSTEM_CLOCK, AsJson, Clock, document
+from claw.runtime import BUILTIN, DEFAULT_TIMEOUTS, SYSTEM_CLOCK, AsJson, Clock, document
 from claw_config_sdk import Scenario, probe_message, takes_scenario
 
 from claw_prompt.message_stability import repeated_messages
@@ -201,8 +201,11 @@ async def _two_turns(message: Inbound, agent: str) -> "tuple[tuple[TurnContext, 
     from claw.runtime import App, TurnOptions, load_setup
 
     later = [0.0]
+    timeouts = replace(DEFAULT_TIMEOUTS, section_keep_seconds=0.0)  # each turn renders every section
     options = TurnOptions(agent=agent, folder=Path.cwd())
-    async with App(load_setup(), clock=Clock(now=lambda: SYSTEM_CLOCK.now() + later[0])) as app:
+    async with App(
+        load_setup(), timeouts=timeouts, clock=Clock(now=lambda: SYSTEM_CLOCK.now() + later[0])
+    ) as app:
         one = replace(
             message, text="Good morning", message_id="first", event_id="event-1", sent_at=SYSTEM_CLOCK.now()
         )
