@@ -8,21 +8,9 @@ from claw.contracts.prompt import (
     RenderedSection,
     join_sections,
     ordered_sections,
+    render_section,
 )
 from claw.contracts.provider import SystemPrompt
-
-
-def render_section(section: PromptSection, facts: PromptFacts, stable: bool) -> RenderedSection:
-    """Render a section. One that raises is left out; its piece holds the error, so that the caller can name
-    the plugin.
-    """
-    try:
-        text = section.render(facts)
-    except Exception as error:
-        return RenderedSection(section, "", stable, f"{type(error).__name__}: {error}")
-    if not isinstance(text, str):
-        return RenderedSection(section, "", stable, f"render answered with {type(text).__name__}, not text")
-    return RenderedSection(section, text.strip("\n"), stable)
 
 
 def assemble(

@@ -91,7 +91,9 @@ def test_every_command_works(block: Block, folder: Path) -> None:
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
-        **dict.fromkeys(re.findall(r"\$\{(\w+_API_KEY)\}", block.text), "sk-something"),  # the block before exports it
+        **dict.fromkeys(
+            re.findall(r"\$\{(\w+_API_KEY)\}", block.text), "sk-something"
+        ),  # the block before exports it
     }
     script = f"set -euo pipefail\n{commands(block)}"
     done = subprocess.run(

@@ -3,11 +3,8 @@
 In-process code is trusted code (SECURITY.md); isolation protects the host from accidents, not from attacks.
 """
 
-import asyncio
-import builtins
 import contextlib
 import io
-import json
 import os
 import signal
 import sys
@@ -23,7 +20,7 @@ from claw.i18n import t
 
 T = TypeVar("T")
 
-_KEPT_MODULES = (builtins, json, asyncio)
+_KEPT_MODULES = ("builtins", "json", "asyncio")
 
 
 @contextlib.contextmanager
@@ -218,7 +215,8 @@ def _keep_python(undone: Callable[[str], None]) -> Iterator[None]:
     """
     modules = sys.modules.copy()
     paths = {name: (one := getattr(sys, name), [*one]) for name in ("path", "meta_path", "path_hooks")}
-    names = [(module, vars(module).copy()) for module in _KEPT_MODULES]
+    kept = [sys.modules[name] for name in _KEPT_MODULES if name in sys.modules]
+    names = [(module, vars(module).copy()) for module in kept]
     try:
         yield
     finally:
@@ -236,7 +234,7 @@ def _keep_python(undone: Callable[[str], None]) -> Iterator[None]:
         for module, functions in names:
             for name, value in functions.items():
                 now = vars(module).get(name)
-                may_differ = name == "_" or (module is asyncio and callable(now))
+                may_differ = name == "_" or (module.__name__ == "asyncio" and callable(now))
                 if callable(value) and now is not value and not may_differ:
                     setattr(module, name, value)
                     undone(f"{module.__name__}.{name}")

@@ -111,6 +111,11 @@ class Database:
             cursor = connection.execute(sql, values)
             return cursor.lastrowid if cursor.rowcount == 1 else None
 
+    def open(self) -> object:
+        """Open the file, unless it is open; return its connection, which is another one after each ``close``."""
+        with self._using() as connection:
+            return connection
+
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         with self._guard:

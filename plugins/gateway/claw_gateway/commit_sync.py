@@ -11,6 +11,7 @@ class CommitSync:
 
     def __init__(self, database: Database) -> None:
         self._database, self._log_fd = database, -1
+        self._connection: object = None  # that of the open log
         self._log = database.path.with_name(f"{database.path.name}-wal")
         self._failed = False  # a sync failed: unknown how much of the log is on the medium
 
@@ -33,12 +34,11 @@ class CommitSync:
 
     def _open_log(self) -> bool:
         """Open the log, unless it is open; return true if it is another file than before."""
-        self._database.read("SELECT 1")
-        if self._log_fd >= 0:
-            if os.path.samestat(os.fstat(self._log_fd), os.stat(self._log)):
-                return False
-            self.close()
-        self._log_fd = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
+        connection = self._database.open()
+        if self._log_fd >= 0 and connection is self._connection:
+            return False
+        self.close()
+        self._connection, self._log_fd = connection, os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
         return True
 
     def _rewrite_log(self) -> None:
