@@ -67,15 +67,18 @@ def test_a_key_that_its_plugin_would_not_take_is_reported_when_it_is_set(tmp_pat
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("channels.telegram.botToken", "{file: /nowhere}"),
+        ("channels.telegram.botToken", "{file: SECRET}"),
         ("channels.telegram.poll_seconds", "10"),
         ("channels.telegram.groups", "{'-100': {tools: {also_allow: [read]}}}"),
-        ("channels.feishu.appSecret", "{file: /nowhere}"),
+        ("channels.feishu.appSecret", "{file: SECRET}"),
         ("channels.telegram.queue", "{debounce: 2s}"),
     ],
 )
 def test_what_the_plugin_takes_is_not_complained_about(tmp_path, key, value):
-    done = Machine(tmp_path).claw("config", "set", key, value)
+    secret = tmp_path / "secret"
+    secret.write_text(f"1:{'a' * 35}")
+    secret.chmod(0o600)
+    done = Machine(tmp_path).claw("config", "set", key, value.replace("SECRET", str(secret)))
 
     assert done.code == 0
     assert "warning" not in done.err and "problem" not in done.err
