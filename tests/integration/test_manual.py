@@ -266,9 +266,18 @@ def script_of(page: str) -> str:
     return "".join(parts)
 
 
+READER = """claw() {
+  local keys=()
+  if [ "$*" = "config validate" ]; then keys=(OPENAI_API_KEY=sk-x ANTHROPIC_API_KEY=sk-x); fi
+  env "${keys[@]}" claw "$@"
+}
+"""
+"""The judge of the file is asked with the keys that a reader of these pages has; nothing else may reach a service."""
+
+
 def run(page: str, folder: Path) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script_of(page)],
+        ["bash", "-euo", "pipefail", "-c", READER + script_of(page)],
         cwd=folder,
         env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"},
         capture_output=True,

@@ -65,11 +65,13 @@ def beside(warnings: Iterable[ConfigError], found: Iterable[Finding]) -> Iterato
 
 
 def workspace_findings(setup: Setup) -> Iterator[Finding]:
-    """Find workspaces that do not exist and cannot be made, so that no tool works there."""
+    """Find workspaces outside the home that do not exist and cannot be made, so that no tool works there."""
     for id in setup.config.agent_ids:
         workspace = setup.config.agent(id).workspace
         place = next(one for one in (workspace, *workspace.parents) if one.exists())
-        if place != workspace and not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
+        if place not in (workspace, setup.config.home) and not (
+            place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+        ):
             why = t("the workspace of agent {id} cannot be created: {place} is no folder or cannot be written",
                     id=id, place=place)  # fmt: skip
             yield Finding(str(workspace), "disk", why, t("Name another folder as workspace"))
