@@ -16,7 +16,7 @@ def test_of_two_plugins_with_one_id_the_first_is_used_and_every_surface_says_so(
     first = installed(tmp_path / "a", "tides", plugin_code("tide"), package="stranger_one")
     second = installed(tmp_path / "b", "tides", plugin_code("tide2"), package="stranger_two")
     machine = Machine(tmp_path / "machine", [first, second])
-    twice = "stranger_two and stranger_one both provide a plugin with this id"
+    twice = "stranger_two is not used: stranger_one provides a plugin with this id"
 
     info = said(machine, "plugins", "info", "tides")
 

@@ -55,7 +55,11 @@ def test_a_section_that_is_left_to_another_plugin_is_not_held_against_this_one(t
     (tmp_path / "config.json").write_text(
         json.dumps({"providers": {"ollama": {"type": "mine", "api": "own"}}})
     )
-    assert config_findings(tmp_path, {}) == ([], [])
+    errors, warnings = config_findings(tmp_path, {})
+    assert errors == []
+    assert [warning.key for warning in warnings] == [
+        "providers.ollama.type"
+    ]  # nobody serves it: its own keys are not judged
 
 
 @pytest.mark.parametrize(
