@@ -209,9 +209,9 @@ async def test_each_account_is_asked_and_one_can_be_named(tmp_path: Path) -> Non
 async def test_a_webhook_without_an_encrypt_key_is_found(tmp_path: Path) -> None:
     async with FakeFeishu() as feishu:
         machine = a_machine(tmp_path, feishu, mode="webhook", encryptKey="")
-        code, [one] = await asked(machine, "feishu")
-        assert (code, one["about"]) == (1, "channels.feishu")
-        assert "channels.feishu.encryptKey" in one["problem"] and one["mend"]
+        code, found = await asked(machine, "feishu")
+        [one] = [one for one in found if "channels.feishu.encryptKey" in one["problem"]]
+        assert (code, one["about"]) == (1, "channels.feishu") and one["mend"]
 
 
 async def test_a_gateway_that_is_looked_at_without_online_calls_nobody(tmp_path: Path) -> None:
