@@ -108,7 +108,7 @@ def test_a_storm_of_kills_and_losses_breaks_no_limit(count, outcomes, record_pro
 
 @pytest.mark.index
 def test_aiogram_knows_every_request_and_every_update_of_the_run(outcomes, folder, tmp_path, record_property):
-    venv = Venv(tmp_path)
+    venv = Venv(tmp_path / "aiogram")
     venv.install(AIOGRAM)
     count, wrong = judge_files(venv.folder / "bin/python", sorted(folder.rglob(RECORDS)))
     record_property("rig", f"aiogram: {count} records")

@@ -28,8 +28,5 @@ from claw_config_sdk.scenario import (
 from claw_config_sdk.times import (
     parse_time as parse_time,
 )
-from claw_config_sdk.values import (
-    Size as Size,
-)
 
 __all__: list[str]

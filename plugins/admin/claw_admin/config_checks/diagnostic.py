@@ -36,7 +36,7 @@ def config_warnings(setup: Setup) -> Iterator[ConfigError]:
     names = replace(names, sandboxes=in_use.sandboxes)  # one that is off wraps no call
     yield from file_warnings(config)
     yield from check_installed(config, names)
-    yield from reference_warnings(config, names, setup.plugin_states)
+    yield from reference_warnings(config, names, setup.plugin_states, setup.found)
     wanted = outline_config(config.layout.tree)
     unlisted = (
         [] if setup.tools is not None else [one for one in setup.plugin_states if not _lists_tools(one)]

@@ -15,9 +15,13 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def reference_warnings(
-    config: Config, known: InstalledNames, states: tuple[PluginState, ...]
+    config: Config,
+    known: InstalledNames,
+    states: tuple[PluginState, ...],
+    found: Iterable[InstalledPlugin],
 ) -> tuple[ConfigError, ...]:
     """Return a warning for each reference to something that neither the file nor a plugin in use has."""
+    unusable = {one.id for one in states if not one.is_usable}
     return (
         *_switched_off(config, states),
         *_suppliers(config, known, [one.found for one in states]),
@@ -27,7 +31,7 @@ def reference_warnings(
         *_nested_accounts(config),
         *_settings_of_agents(config, known),
         *_headers(config),
-        *_names_of_owners(config, [one.found for one in states if one.is_usable]),
+        *_names_of_owners(config, [one for one in found if one.id not in unusable]),
     )
 
 
