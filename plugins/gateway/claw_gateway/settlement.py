@@ -41,7 +41,7 @@ def doubt_notice(outbound: Outbound, key: str, number: int = 0) -> Outbound:
     :param number: how often the message was sent again; each time needs a notice behind it.
     """
     text = t("I do not know if my last message arrived here. If one is missing, please ask me for it again.")
-    kind = f"again{number}:doubt" if number else "doubt"  # KEY:1 is the key of the second part of an answer
+    kind = f"{number}:doubt" if number else "doubt"
     return Outbound(notice_key(key, kind), outbound.address, text, answers=outbound.answers)
 
 

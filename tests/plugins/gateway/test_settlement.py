@@ -320,18 +320,6 @@ async def test_two_parts_in_doubt_of_which_one_arrived_are_in_order(harness):
     assert set(harness.states().values()) == {"paid"}
 
 
-async def test_parts_in_doubt_that_were_repeated_before_have_notices_of_their_own(harness):
-    harness.asked()
-    service = Finding()
-    for row in harness.answered("one", "two"):
-        harness.journal.mark_sending(row.key, repeated=True)
-    delivery = harness.delivery(service)
-    delivery.recover()
-    await delivery.stop(8)
-
-    assert service.shown == ["one", "two"] and set(harness.states().values()) == {"paid"}
-
-
 async def test_a_search_in_the_background_does_not_share_what_it_finds_with_the_next_part(harness):
     harness.asked()
     service = Finding()
