@@ -76,7 +76,7 @@ class ChannelTurn(Turn):
     def start(self, context: TurnContext, session: BaseSession) -> TurnStart:
         """Return where it starts, or resumes after a crash: with the first message that came from one of its events.
 
-        A partial answer is left out: the model is asked again. A turn of which the session holds nothing starts at its beginning.
+        A partial answer is left out: the model is asked again. One of which the session holds nothing begins.
         """
         if not self.resumed:
             return self._new_start(context, session)
