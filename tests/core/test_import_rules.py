@@ -384,7 +384,7 @@ BUDGETS = {
     "claw.host": 2502,
     "claw.policy": 535,
     "claw.security": 1305,
-    "claw.storage": 775,
+    "claw.storage": 791,
     "claw_admin": 4940,
     "claw_anthropic": 447,
     "claw_approvals": 716,
