@@ -72,7 +72,9 @@ def test_a_warm_turn_makes_few_system_calls(tmp_path: Path) -> None:
 
     _, turn, _ = trace.read_text().split('"/mark"')
     calls = [line.split(maxsplit=1)[1].partition("(")[0] for line in turn.splitlines()[1:-1] if "(" in line]
-    calls = [name for name in calls if name != "getpid"]  # asyncio's at each get_running_loop, before Python 3.12
+    calls = [
+        name for name in calls if name != "getpid"
+    ]  # asyncio's at each get_running_loop, before Python 3.12
     assert len(calls) < SYSTEM_CALLS, {name: calls.count(name) for name in set(calls)}
     assert not {"openat", "open", "getdents64", "execve"} & set(calls)
 
