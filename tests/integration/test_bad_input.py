@@ -245,13 +245,13 @@ class TestModel:
             machine.claw("chat", "--model", "nope/x", "hi"),
             2,
             "unknown model nope/x",
-            "write it as provider/model",
+            "no plugin provides nope",
         )
         refused(
             machine.claw("chat", "--model", "gpt-4o", "hi"),
             2,
             "unknown model gpt-4o",
-            "write it as provider/model",
+            "no plugin provides nope",
         )
         refused(
             machine.claw("chat", "--model", "anthropic/claude-x", "hi"),

@@ -13,8 +13,8 @@ import asyncio
 import itertools
 import json
 import time
-from collections import deque
-from collections.abc import Mapping
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,8 @@ _NOT_MODIFIED = (
     "Bad Request: message is not modified: specified new message content and reply markup are the same"
 )
 _FILES = ("photo", "document", "voice", "audio", "video", "animation")
+
+_FIRST_SUPERGROUP = -1_000_000_000_000
 
 Json = dict[str, Any]
 
@@ -87,7 +89,8 @@ class FakeTelegram:
         self.calls_per_second, self.pause_seconds, self.too_many = 0, 3, 0
         self._call_times: deque[float] = deque()
         self._updates = Updates()
-        self._ids = itertools.count(100)
+        self._message_ids: defaultdict[int, Iterator[int]] = defaultdict(lambda: itertools.count(100))
+        self._query_ids = itertools.count(1)
         self._faults: list[_FakeFault] = []
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -123,7 +126,7 @@ class FakeTelegram:
     def message(self, text: str = "", *, chat: int = CHAT, **fields: Any) -> Json:
         """Store a user's message without an update to the bot."""
         made: Json = {
-            "message_id": next(self._ids),
+            "message_id": self._next_message_id(chat),
             "from": {"id": 111222333, "is_bot": False, "first_name": "Zhang", "username": "zhangsan"},
             "chat": _chat(chat) | ({"is_forum": True} if chat in self.topics else {}),
             "date": 1781534000,
@@ -136,7 +139,7 @@ class FakeTelegram:
     def presses(self, message_id: int, data: str, *, chat: int = CHAT) -> Json:
         """Press a button below a message."""
         who = {"id": 111222333, "is_bot": False, "first_name": "Zhang"}
-        query = {"id": f"query-{next(self._ids)}", "from": who, "chat_instance": "-377", "data": data}
+        query = {"id": f"query-{next(self._query_ids)}", "from": who, "chat_instance": "-377", "data": data}
         return self.update(callback_query=query | {"message": self.messages[chat][message_id]})
 
     def update(self, **kind: Any) -> Json:
@@ -327,6 +330,11 @@ class FakeTelegram:
         marks = {("entities" if name == "text" else "caption_entities"): entities} if entities else {}
         return ({name: text, **marks} if text else {},)
 
+    def _next_message_id(self, chat: int) -> int:
+        """Return the next id of the sequence of a chat: a supergroup or channel has its own, all other chats of the
+        account share one (https://core.telegram.org/api/updates#message-related-event-sequences)."""
+        return next(self._message_ids[chat if chat <= _FIRST_SUPERGROUP else 0])
+
     def _post(self, params: Mapping[str, Any], content: Json) -> Json:
         chat, thread = params["chat_id"], params.get("message_thread_id")
         if thread is not None and (thread == 1 or thread not in self.topics.get(chat, ())):
@@ -335,7 +343,7 @@ class FakeTelegram:
         if markup := params.get("reply_markup"):
             _check_keyboard(markup)
         made: Json = {
-            "message_id": next(self._ids),
+            "message_id": self._next_message_id(chat),
             "from": self.bot,
             "chat": _chat(chat),
             "date": 1781534000,
