@@ -395,7 +395,7 @@ BUDGETS = {
     "claw_context": 1695,
     "claw_discord": 2464,
     "claw_feishu": 4519,
-    "claw_gateway": 6078,
+    "claw_gateway": 6134,
     "claw_google": 471,
     "claw_http": 2856,
     "claw_http_sdk": 419,

@@ -51,7 +51,7 @@ async def _all(folder: Path, *, full: bool) -> dict[str, Any]:
 
     async def scene(at: int, name: str) -> Any:
         async with slots:
-            return (await play(scenes[name], folder / f"scene-{at}"))[0]
+            return (await play(scenes[name], folder / f"scene-{at}", nursery=nursery))[0]
 
     async def storm(seed: int) -> Any:
         async with storm_slots:

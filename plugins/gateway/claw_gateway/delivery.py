@@ -28,7 +28,7 @@ from claw_gateway.outbox_items import (
 )
 from claw_gateway.process.failpoint import failpoint
 from claw_gateway.process.report import LOG_CONTEXT, log_context_of
-from claw_gateway.settlement import Settlement, doubt_notice, is_notice, notice_key
+from claw_gateway.settlement import Settlement, doubt_notice, is_notice
 from claw_gateway.settling_outbox import SettlingOutbox
 from claw_gateway.streaming import expected_messages, lost_posts, recover_streamed
 
@@ -112,7 +112,7 @@ class OutboxDelivery(SettlingOutbox):
                 continue  # it is sent when the message that it is about is settled
             elif one.sending and not (one.outbound.replaces or self._is_safe_to_repeat(one, age)):
                 if self._can_settle(one.outbound):
-                    doubtful.add(notice_key(one.outbound.key, "doubt"))
+                    doubtful.add(doubt_notice(one.outbound, one.outbound.key, one.repeated).key)
                     self._enqueue(one.outbound.address, QueuedReply(one.outbound, in_doubt=True))
                     continue
                 if self._may_be_posted(one):  # besides the message whose own outcome is unknown
@@ -360,7 +360,8 @@ class OutboxDelivery(SettlingOutbox):
             if failed.permanent or (tries >= most and is_final):
                 self._refused(outbound, failed)
             else:
-                message.repeated = False  # the ledger has the mark by now
+                # the ledger has the mark of this send by now
+                message.repeated = failed.outcome_unknown and not self._drops_repeats(outbound.address)
                 if not failed.outcome_unknown:
                     self._journal.mark_pending(outbound.key)
                 await asyncio.sleep(_retry_seconds(failed, pause))

@@ -1,5 +1,7 @@
 """Facts of the journal about messages whose ids were lost with a response or in a crash."""
 
+from collections.abc import Sequence
+
 import msgspec
 from claw import Address, Outbound
 from claw.runtime import Database
@@ -72,6 +74,26 @@ class LostMessages:
         is_open = any(ended is None or self.has_pending_replies(other) for other, _, ended in streams)
         return int(sending) + sum(int(lost) for _, lost, _ in streams), bool(is_open or sending)
 
+    def unknown_in_turn(self, turn: str, key: str, notices: Sequence[str]) -> bool:
+        """Return true if a reply of a turn other than this one may be in its chat without a known id.
+
+        :param notices: keys of the notices about this reply; one that was sent twice may be there twice.
+        """
+        rows = self._database.read(
+            "SELECT key, state, repeated FROM owed WHERE turn = ? AND (state = 'sending' OR repeated > 0)",
+            turn,
+        )
+        return any(
+            repeated > 0 if other in notices else state == "sending" and other != key
+            for other, state, repeated in rows
+        )
+
+    def handed_over(self, key: str) -> tuple[bool, int]:
+        """Return true if a reply is with its channel and its arrival is unknown, and how often it was sent although it
+        may have arrived."""
+        rows = self._database.read("SELECT state = 'sending', repeated FROM owed WHERE key = ?", key)
+        return (bool(rows[0][0]), int(rows[0][1])) if rows else (False, 0)
+
     def reply_time_ms(self, key: str) -> int:
         """Return the time at which a reply was recorded; 0 for an unknown key."""
         rows = self._database.read("SELECT owed_at_ms FROM owed WHERE key = ?", key)
@@ -100,6 +122,11 @@ class LostMessages:
     def clear_repeated(self, turn: str) -> None:
         """Record that no reply of a turn is in its chat twice."""
         self._database.write("UPDATE owed SET repeated = 0 WHERE turn = ? AND repeated > 0", turn)
+
+    def clear_repeats(self, keys: Sequence[str]) -> None:
+        """Record that none of these replies is in its chat twice."""
+        sql = "UPDATE owed SET repeated = 0 WHERE key = ? AND repeated > 0"
+        self._database.write_all(*((sql, (key,)) for key in keys))
 
     def ended_with_lost_messages(self, since_ms: int) -> tuple[tuple[str, Outbound], ...]:
         """Return the turns that began since then and are answered, and a delivered reply of each, in whose chats a part

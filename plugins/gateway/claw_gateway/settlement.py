@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from claw import Channel, DeliveryError, Outbound, t
@@ -33,13 +34,15 @@ def notice_key(key: str, kind: str) -> str:
     return f"{key[-(_KEY_CHARS - len(kind) - 1) :]}:{kind}"
 
 
-def doubt_notice(outbound: Outbound, key: str) -> Outbound:
+def doubt_notice(outbound: Outbound, key: str, number: int = 0) -> Outbound:
     """Return the notice to a chat that a message may be missing.
 
     :param key: of that message, or of its turn.
+    :param number: how often the message was sent again; each time needs a notice behind it.
     """
     text = t("I do not know if my last message arrived here. If one is missing, please ask me for it again.")
-    return Outbound(notice_key(key, "doubt"), outbound.address, text, answers=outbound.answers)
+    kind = f"again{number}:doubt" if number else "doubt"  # KEY:1 is the key of the second part of an answer
+    return Outbound(notice_key(key, kind), outbound.address, text, answers=outbound.answers)
 
 
 class Settlement:
@@ -65,31 +68,34 @@ class Settlement:
         return all(hasattr(channel, name) for name in ("find_sent", "edit", "delete"))
 
     async def settle(
-        self, channel: Any, outbound: Outbound, notice: tuple[str, ...], *, may_wait: bool = False
+        self,
+        channel: Any,
+        outbound: Outbound,
+        notices: tuple[str, ...],
+        *,
+        is_alone: bool = True,
+        may_wait: bool = False,
     ) -> tuple[str, ...]:
         """Make a message with an unknown outcome appear once; return its ids.
 
-        Where messages of other threads of the chat are unknown too, none that is found can be told from those: all are
-        deleted, and the message takes the place of the notice.
-
-        :param notice: ids of the delivered notice about it.
+        :param notices: ids of the delivered notices about it; the last one is behind its last send.
+        :param is_alone: no other message of the chat is unknown. If one is, what is found cannot be told from it: all is
+            deleted, and the message takes the place of the last notice, or is sent again.
         :param may_wait: no message of the chat waits for it.
-        :raises DeliveryError: it is still unknown if it is there; the notice stays.
+        :raises DeliveryError: it is still unknown if it is there; the notices stay.
         """
-        turn = self._journal.turn_of(outbound.key)
-        beside, _ = self._journal.lost_beside(turn, outbound.address)
         search = self._journal.search_of(
-            outbound.address, self._journal.reply_time_ms(outbound.key), notice[0], may_wait=may_wait
+            outbound.address, self._journal.reply_time_ms(outbound.key), notices[-1], may_wait=may_wait
         )
         seconds = _SEARCH_SECONDS if may_wait else None
         found: tuple[str, ...] = await self._repeat(lambda: channel.find_sent(search), seconds)
-        itself = () if beside else found[-1:]
+        itself = found[-1:] if is_alone else ()
         if outbound.attachments:
-            ids = itself or await self._send_again(channel, outbound)
+            ids = itself or await self._send_file_again(channel, outbound, found)
         else:
-            place = replace(outbound, replaces=itself or notice[:1])
+            place = replace(outbound, replaces=itself or notices[-1:])
             ids = (await self._repeat(lambda: channel.send(place))).message_ids
-        for id in (*found, *notice):
+        for id in (*found, *notices):
             if id not in ids:
                 await self._delete(channel, outbound, id)
         return tuple(ids)
@@ -131,8 +137,17 @@ class Settlement:
             self._journal.clear_repeated(turn)
         return is_found
 
-    async def _send_again(self, channel: Any, outbound: Outbound) -> tuple[str, ...]:
-        """Send a file that is not there; a rate limit is waited for, as nothing was sent then."""
+    async def _send_file_again(
+        self, channel: Any, outbound: Outbound, found: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """Send a file that is not there, or that cannot be told from other messages: what is found is deleted first.
+
+        It is recorded before, so that a later search has a notice behind this send too. A rate limit is waited for, as
+        nothing was sent then.
+        """
+        for id in found:
+            await self._repeat(partial(channel.delete, outbound.address, id))
+        self._journal.mark_sending(outbound.key, repeated=True)
         while True:
             if hasattr(channel, "wait_for_rate_limit"):
                 await channel.wait_for_rate_limit(outbound.address)

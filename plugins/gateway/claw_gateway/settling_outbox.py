@@ -51,29 +51,63 @@ class SettlingOutbox:
 
     async def _settle_in_doubt(self, message: QueuedReply, why: DeliveryError) -> None:
         """Settle a message with an unknown outcome, or mark it if the service cannot find it."""
-        outbound, key, ids = message.outbound, message.outbound.key, tuple[str, ...]()
-        about = doubt_notice(outbound, key)
+        outbound, ids = message.outbound, tuple[str, ...]()
         is_bug = isinstance(why, UnexpectedError)
         if can_settle := self._can_settle(outbound) and not is_bug:
-            self._journal.mark_sending(key)  # until it is settled, also by the next start
-            self._journal.add_reply(self._journal.turn_of(key), about)
-            if not self._journal.message_ids_of(about.key):
-                await self._send(QueuedReply(about))
-            if noticed := self._journal.message_ids_of(about.key):
-                channel = self._channel_of(outbound.address)
-                try:
-                    ids = await self._settlement.settle(channel, outbound, noticed)
-                except DeliveryError as unable:
-                    why = unable
-                    if self._settle_later(message, noticed, why):
-                        return
+            self._journal.mark_sending(outbound.key)  # until it is settled, also by the next start
+            noticed = await self._send_doubt_notice(outbound)
+            searching = self._settling.setdefault(replace(outbound.address, thread=None), asyncio.Lock())
+            if noticed and searching.locked() and self._settle_later(message, why):
+                return
+            try:
+                async with searching:
+                    ids = await self._settle_behind(outbound, noticed) if noticed else ()
+            except DeliveryError as unable:
+                why = unable
+                if self._settle_later(message, why):
+                    return
         if not ids:
             self._mark_unknown(outbound, why, notice=message.receipt is None and not can_settle)
             message.fail(why)
             return
-        await self._record_delivered(message, ids)
+        await self._record_settled(message, ids)
 
-    def _settle_later(self, message: QueuedReply, noticed: tuple[str, ...], why: DeliveryError) -> bool:
+    async def _send_doubt_notice(self, outbound: Outbound) -> tuple[str, ...]:
+        """Send the notice that a message may be missing, if none is behind its last send; return the ids of all notices.
+
+        The newest bounds the search for the message, and holds its place. Empty if the service refuses it.
+        """
+        notices = self._doubt_notices(outbound)
+        newest = notices[-1]
+        self._journal.add_reply(self._journal.turn_of(outbound.key), newest)
+        if not self._journal.message_ids_of(newest.key):
+            may_be_there, _ = self._journal.handed_over(newest.key)
+            await self._send(QueuedReply(newest, repeated=may_be_there))
+        ids = [self._journal.message_ids_of(one.key) for one in notices]
+        return tuple(id for some in ids for id in some) if ids[-1] else ()
+
+    def _doubt_notices(self, outbound: Outbound) -> list[Outbound]:
+        """Return the notices about a message in doubt: one, and one more for each time that it was sent again."""
+        _, repeats = self._journal.handed_over(outbound.key)
+        return [doubt_notice(outbound, outbound.key, number) for number in range(repeats + 1)]
+
+    async def _settle_behind(
+        self, outbound: Outbound, noticed: tuple[str, ...], *, may_wait: bool = False
+    ) -> tuple[str, ...]:
+        """Settle a message before its notices; return its ids."""
+        notices, turn = (
+            [one.key for one in self._doubt_notices(outbound)],
+            self._journal.turn_of(outbound.key),
+        )
+        others = (
+            self._journal.lost_beside(turn, outbound.address)[0],
+            self._journal.streamed(turn)[1],
+            self._journal.unknown_in_turn(turn, outbound.key, notices),
+        )
+        channel, is_alone = self._channel_of(outbound.address), not any(others)
+        return await self._settlement.settle(channel, outbound, noticed, is_alone=is_alone, may_wait=may_wait)
+
+    def _settle_later(self, message: QueuedReply, why: DeliveryError) -> bool:
         """Settle a message in doubt beside later ones of its chat, when a backlog has arrived.
 
         The notice about it holds its place in the chat. Return False if nothing can be settled later.
@@ -81,29 +115,33 @@ class SettlingOutbox:
         key = message.outbound.key
         if message.receipt is not None or self._is_stopped or not self.search_pauses or key in self._searches:
             return False
-        task = self._searches[key] = asyncio.ensure_future(self._try_to_settle(message, noticed, why))
+        task = self._searches[key] = asyncio.ensure_future(self._try_to_settle(message, why))
         task.add_done_callback(lambda _: self._searches.pop(key, None))
         return True
 
-    async def _try_to_settle(
-        self, message: QueuedReply, noticed: tuple[str, ...], why: DeliveryError
-    ) -> None:
+    async def _try_to_settle(self, message: QueuedReply, why: DeliveryError) -> None:
         outbound = message.outbound
-        turns = self._settling.setdefault(replace(outbound.address, thread=None), asyncio.Lock())
+        searching = self._settling.setdefault(replace(outbound.address, thread=None), asyncio.Lock())
         for pause in self.search_pauses:
             await asyncio.sleep(pause)
-            channel = self._channel_of(outbound.address)
             try:
-                async with turns:  # two parts of an answer would find the same messages
-                    ids = await self._settlement.settle(channel, outbound, noticed, may_wait=True)
-                    await self._record_delivered(message, ids)
-                return
+                async with searching:  # two parts of an answer would find the same messages
+                    noticed = await self._send_doubt_notice(outbound)
+                    ids = await self._settle_behind(outbound, noticed, may_wait=True) if noticed else ()
+                    if ids:
+                        await self._record_settled(message, ids)
+                        return
             except DeliveryError as unable:
                 why = unable
             except Exception as broken:  # noqa: BLE001 - the journal; the next start settles it
                 self._log_failure(outbound.address, broken)
                 return
         self._mark_unknown(outbound, why, notice=False)
+
+    async def _record_settled(self, message: QueuedReply, ids: tuple[str, ...]) -> None:
+        about = self._doubt_notices(message.outbound)
+        await self._record_delivered(message, ids)
+        self._journal.clear_repeats([message.outbound.key, *(one.key for one in about)])
 
     async def _record_delivered(self, message: QueuedReply, ids: tuple[str, ...]) -> None:
         self._journal.mark_delivered(message.outbound.key, ids)

@@ -216,6 +216,7 @@ class RelayedStream:
 
     def _record(self, shown: tuple[str, ...]) -> None:
         self._lost, self._recorded = self._lost_posts(), shown
+        self._expected = max(self._expected, len(shown))  # the final text may be longer than what was shown
         self._journal.record_streamed(self._turn, shown, self._expected + self._lost)
 
     def _lost_posts(self) -> int:

@@ -178,6 +178,75 @@ async def test_a_file_in_doubt_that_a_limit_holds_back_is_sent_behind_it(harness
     assert service.shown == ["cat.png"] and harness.states() == {"t": "paid", "t:doubt": "paid"}
 
 
+def a_file():
+    return Outbound("t", CHAT, "", attachments=(Attachment("file", name="cat.png"),), answers="10")
+
+
+@pytest.mark.parametrize(
+    "fates",
+    [
+        (LOST_BEFORE, None, LOST_AFTER),  # the second send of the file
+        (LOST_BEFORE, None, LOST_BEFORE, LOST_AFTER, None, LOST_AFTER),
+        (LOST_BEFORE, LOST_AFTER),  # the notice, which is no file
+        (LOST_AFTER, LOST_AFTER),
+    ],
+)
+async def test_a_file_in_doubt_is_there_once_whatever_is_lost_when_that_is_settled(harness, fates):
+    harness.asked()
+    service, row = Finding(*fates), a_file()
+    harness.journal.ended("t", "delivered", (row,))
+    delivery = harness.delivery(service)
+    delivery.search_pauses = (0.05, 0.05, 0.05)
+    delivery.enqueue([row])
+    async with asyncio.timeout(8):
+        while harness.states()["t"] != "paid":
+            await asyncio.sleep(0.01)
+    await delivery.stop(5)
+
+    assert service.shown == ["cat.png"]
+    assert set(harness.states().values()) == {"paid"} and harness.repeated() == []
+
+
+async def test_a_death_behind_the_second_send_of_a_file_does_not_send_it_a_third_time(harness):
+    harness.asked()
+    service, row = Finding(LOST_BEFORE), a_file()
+    harness.journal.ended("t", "delivered", (row,))
+    dying = harness.delivery(service)
+    send, is_sent = service.send, asyncio.Event()
+
+    async def send_and_die(outbound):
+        receipt = await send(outbound)
+        if outbound.attachments:
+            is_sent.set()
+            await asyncio.Event().wait()
+        return receipt
+
+    service.send = send_and_die
+    dying.enqueue([row])
+    await asyncio.wait_for(is_sent.wait(), 5)
+    for worker in dying._workers.values():
+        worker.cancel()
+    service.send = send
+    delivery = harness.delivery(service)
+    delivery.recover()
+    await delivery.stop(5)
+
+    assert service.shown == ["cat.png"] and set(harness.states().values()) == {"paid"}
+
+
+async def test_a_file_in_doubt_is_not_mistaken_for_a_part_of_the_answer_before_it(harness):
+    harness.asked(streamed=((), 1))
+    service = Finding(None, LOST_BEFORE)
+    service.put("the wh")
+    rows = [Outbound("t", CHAT, "the whole answer", answers="10"), replace(a_file(), key="t:1")]
+    harness.journal.ended("t", "delivered", rows)
+    delivery = harness.delivery(service)
+    delivery.enqueue(rows)
+    await delivery.stop(5)
+
+    assert service.shown == ["the whole answer", "cat.png"]
+
+
 async def test_a_tool_has_the_receipt_of_a_message_that_was_found(harness):
     harness.asked()
     service = Finding(LOST_AFTER)
@@ -231,6 +300,62 @@ async def test_two_parts_in_doubt_that_cannot_be_found_yet_are_both_there(harnes
             await asyncio.sleep(0.01)
     await delivery.stop(5)
     assert set(harness.states().values()) == {"paid"}
+
+
+async def test_two_parts_in_doubt_of_which_one_arrived_are_in_order(harness):
+    harness.asked()
+    service = Finding()
+    first, second = harness.answered("one", "two")
+    for row in (first, second):
+        harness.journal.mark_sending(row.key)
+    service.put("one")
+    service.searches = [DeliveryError("too many messages", permanent=True)]
+    delivery = harness.delivery(service)
+    delivery.search_pauses = (0.05, 0.05)
+    delivery.recover()
+    async with asyncio.timeout(5):
+        while service.shown != ["one", "two"]:
+            await asyncio.sleep(0.01)
+    await delivery.stop(5)
+    assert set(harness.states().values()) == {"paid"}
+
+
+async def test_parts_in_doubt_that_were_repeated_before_have_notices_of_their_own(harness):
+    harness.asked()
+    service = Finding()
+    for row in harness.answered("one", "two"):
+        harness.journal.mark_sending(row.key, repeated=True)
+    delivery = harness.delivery(service)
+    delivery.recover()
+    await delivery.stop(8)
+
+    assert service.shown == ["one", "two"] and set(harness.states().values()) == {"paid"}
+
+
+async def test_a_search_in_the_background_does_not_share_what_it_finds_with_the_next_part(harness):
+    harness.asked()
+    service = Finding()
+    rows = harness.answered("one", "two")
+    for row in rows:
+        harness.journal.mark_sending(row.key)
+    service.put("one")
+    service.searches = [DeliveryError("too many messages", permanent=True)]
+    delivery = harness.delivery(service)
+    delivery.search_pauses = (0.0, 0.1, 0.1)
+    find_sent = service.find_sent
+
+    async def find_slowly(search):
+        found = await find_sent(search)
+        await asyncio.sleep(0.1)
+        return found
+
+    service.find_sent = find_slowly
+    delivery.recover()
+    async with asyncio.timeout(5):
+        while set(harness.states().values()) != {"paid"}:
+            await asyncio.sleep(0.01)
+    await delivery.stop(5)
+    assert service.shown == ["one", "two"]
 
 
 async def test_an_answer_that_was_not_settled_when_claw_stopped_is_settled_by_the_next_start(harness):

@@ -223,6 +223,20 @@ async def test_a_start_after_a_crash_knows_of_a_post_whose_response_was_lost_and
     assert (shown, lost) == (("m2",), 1), "the first post may be in the chat besides m2"
 
 
+async def test_the_messages_that_a_finish_adds_do_not_hide_the_post_whose_response_was_lost(tmp_path):
+    journal = Journal(Database(tmp_path / "state.db"))
+    journal.began("t1", "agent:a:main", (1,))
+    live = RelayedStream(Losing(), Outbound("t1", Address("fake", "c1"), ""), "t1", journal, str, str)
+    await live.on_event(TextStreamed("one"))
+    await until(lambda: live.writer and live.writer.lost)
+    await live.close(finished=True)
+    for shown in (("m2",), ("m2", "m3"), ("m2", "m3", "m4")):
+        live.writer.shown = shown
+        live.record_messages()
+
+    assert journal.streamed("t1") == (("m2", "m3", "m4"), 1)
+
+
 class Repeating(FakeChannel):
     """A channel whose service knows a key that was posted before; its writer fails as it is told."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 
+from rigs.nursery import Nursery
 from rigs.platform_rig.facts import History
 from rigs.platform_rig.faults import Fault
 from rigs.platform_rig.gateway_process import STOP_SECONDS, GatewayProcess
@@ -20,6 +21,7 @@ _PATIENCE = Patience(600.0)
 _LISTENS_SECONDS = 60.0
 _IN_TIME_SECONDS = 1.5
 _SLOWLY = (0.4, 0.4)
+_FOURTH = 11  # a part of the fourth message of the longest answer
 _BOT_INFO = "GET /bot/v3/info"
 _REPLY = "POST /messages/{message}/reply"
 _CHAT = {"telegram": "101", "discord": "201", "http": "u1", "feishu": "301"}
@@ -46,7 +48,7 @@ class Scene:
 
 async def listening(world: World) -> GatewayProcess:
     """Start a gateway and wait until every channel works."""
-    life = await world.start()
+    life = await world.start(forked=True)
     polls = world.telegram.polls if world.telegram else 0
     asked = world.feishu.calls.get(_BOT_INFO, 0) if world.feishu else 0
 
@@ -108,6 +110,29 @@ async def _feishu_killed_at_the_whole_answer(world: World) -> None:
     world.watch(shown)
     await world.say("feishu", _CHAT["feishu"])
     assert await life.wait(_LISTENS_SECONDS), "no answer was shown"
+
+
+async def _long_answer_behind_a_backlog(world: World) -> None:
+    """Kill the gateway at the fourth of five messages in a group, its id is lost; then people write, and calls are slow.
+
+    So the search for the first message is repeated in the background while the notice about the last one is held back.
+    """
+    assert world.telegram is not None
+    life = await listening(world)
+
+    def shown(text: str, responded: bool) -> None:
+        if not responded and any(piece.part == _FOURTH for piece in pieces(text)):
+            life.kill()
+
+    world.model.pause_seconds = _SLOWLY
+    world.watch(shown)
+    await world.say("telegram", "-501", "longest")
+    assert await life.wait(_LISTENS_SECONDS), "no fourth message was shown"
+    for chat in ("101", "102", "103") * 3:  # ids of the sequence of the group
+        await world.say("telegram", chat)
+    faults, world.telegram.delay_seconds = world.telegram.faults, 0.3
+    faults.order("getUpdates", *[Fault.E502] * 2)
+    faults.order("sendMessage", *[Fault.NONE] * 4, *[Fault.E429] * 2)
 
 
 def _while_words_grow(channel: str, act: Callable[[World, int], Awaitable[None]]) -> Play:
@@ -328,6 +353,9 @@ SCENES: dict[str, Scene] = {
     ),
     "one 401 for a poll": Scene(("telegram",), _faults_of("getUpdates", Fault.E401, 1)),
     "one 404 page for a poll": Scene(("telegram",), _faults_of("getUpdates", Fault.E404_PAGE, 1)),
+    "a long answer of a group is in doubt behind a backlog": Scene(
+        ("telegram",), _long_answer_behind_a_backlog
+    ),
     "sixteen 429 for one answer": Scene(("telegram",), _faults_of("sendMessage", Fault.E429, _REFUSALS)),
     "six sends are cut": Scene(("telegram",), _faults_of("sendMessage", Fault.CUT_BEFORE, _CUTS)),
     "six responses are cut": Scene(("telegram",), _faults_of("sendMessage", Fault.CUT_AFTER, _CUTS)),
@@ -345,19 +373,25 @@ SCENES: dict[str, Scene] = {
 """All scenes by name."""
 
 
-async def play(scene: Scene, folder: Path, python: str = "") -> tuple[Verdict, History]:
-    """Play a scene in a new folder; let one more life settle it if the last one is dead."""
+async def play(
+    scene: Scene, folder: Path, python: str = "", nursery: Nursery | None = None
+) -> tuple[Verdict, History]:
+    """Play a scene in a new folder; let one more life settle it if the last one is dead.
+
+    :param nursery: forks the gateways, other than those of a scene about imports or descriptors.
+    """
     setting = Setting(
         channels=scene.channels, faults=False, tool_seconds=1.0, import_seconds=scene.import_seconds, python=python,
         patience_seconds=scene.patience.most_seconds, descriptors=scene.descriptors,
     )  # fmt: skip
-    async with World(folder, setting) as world:
+    forks = nursery if not (scene.descriptors or scene.import_seconds) else None
+    async with World(folder, setting, forks) as world:
         await scene.play(world)
         world.watch(lambda text, responded: None)
         world.model.pause_seconds = (0.02, 0.1)
         life = world.gateway
         if life is None or life.code is not None:
-            life = await world.start()
+            life = await world.start(forked=True)
         await until_settled(world, life, scene.patience)
         await stop(world, life)
         history = world.history()

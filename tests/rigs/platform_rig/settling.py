@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from rigs.platform_rig.judge import judge
 from rigs.platform_rig.world import World
 
 _STILL_SECONDS, _TICK_SECONDS = 2.0, 0.5
-_OPEN = ("lost", "half_left", "card_open", "half_explained", "file_lost", "file_told")
+_OPEN = ("lost", "half_left", "half_told", "card_open", "half_explained", "file_lost", "file_told")
 """Counts that may still change: a message in doubt is settled when the messages of its chat have arrived."""
 
 
@@ -33,12 +34,14 @@ async def until_settled(world: World, life: GatewayProcess, patience: Patience) 
     A call that a service refuses changes nothing in a chat, but the gateway is at work: it obeys ``retry_after``.
     """
     ends, before, quiet, busy = time.monotonic() + patience.most_seconds, None, 0.0, _busy_seconds(life.pid)
+    counts: Counter[str] = Counter()
     while time.monotonic() < ends and life.code is None:
         history = world.history()
         attempts = [len(one.attempts) for one in history.calls]
         visible = [one.text for one in history.visible]
         now = world.model.requests, world.calls(), len(history.effects), visible, attempts
-        counts = judge(history).counts
+        if now != before:
+            counts = judge(history).counts
         # a part that was left may still be deleted
         is_open = any(counts[name] for name in _OPEN) or (world.callers and world.callers.waiting)
         worked, busy = _busy_seconds(life.pid) - busy, _busy_seconds(life.pid)

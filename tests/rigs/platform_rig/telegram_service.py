@@ -39,6 +39,7 @@ class TelegramService:
     :ivar records: method and fields of each request, and each update, for a judge of another process.
     :ivar on_shown: see ``Shown``; ``on_called``: see ``Called``.
     :ivar polls: successful calls of ``getUpdates``.
+    :ivar delay_seconds: time until a call other than that is processed, and again until it is responded to.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class TelegramService:
         self.on_shown: Shown = lambda text, responded: None
         self.on_called: Called = lambda method, responded: None
         self.calls: dict[str, int] = {}
-        self.polls = 0
+        self.polls, self.delay_seconds = 0, 0.0
         self.last_poll = 0.0
         self.updates: dict[int, dict[str, Any]] = {}
         self._question: dict[int, str] = {}
@@ -176,6 +177,8 @@ class TelegramService:
                 {"ok": False, "error_code": 401, "description": "Unauthorized"}, status=401
             )
         fields = await self._fields(request)
+        delay = self.delay_seconds if method != "getUpdates" else 0.0
+        await asyncio.sleep(delay)
         self.illformed += wrong_in_request(method, fields)
         self.records.append((method, fields))
         try:
@@ -188,6 +191,7 @@ class TelegramService:
         if shows:
             self.on_shown(str(fields.get("text", "")), False)
         self.on_called(method, False)
+        await asyncio.sleep(delay)
         if fault is Fault.CUT_AFTER:
             return cut(request)
         response = web.json_response(body, status=status)
