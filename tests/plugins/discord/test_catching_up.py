@@ -169,6 +169,7 @@ class TestAsking:
         slow = SlowInbox()
         channel = channel_of(service, tmp_path)
         async with listening(channel, slow):
+            await until(lambda: channel._seen.alive)  # the session has begun
             await service.says("not yet on disk")
             await until(lambda: not channel._inbox.idle())
             noted, received = channel._seen.alive, channel.state.last_frame_at
