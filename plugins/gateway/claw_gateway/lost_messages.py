@@ -105,11 +105,12 @@ class LostMessages:
         return int(rows[0][0]) if rows else 0
 
     def delivered_ids(self, turn: str) -> tuple[str, ...]:
-        """Return the ids of the messages that the replies of a turn became, in the order of the replies."""
+        """Return the ids of the messages that the replies of a turn became, in the order of the replies, each once: a
+        reply may have taken the place of the notice about it."""
         rows = self._database.read(
             "SELECT message_ids FROM owed WHERE turn = ? AND message_ids IS NOT NULL ORDER BY number", turn
         )
-        return tuple(id for (ids,) in rows for id in msgspec.json.decode(ids))
+        return tuple(dict.fromkeys(id for (ids,) in rows for id in msgspec.json.decode(ids)))
 
     def has_pending_replies(self, turn: str) -> bool:
         """Return true if a reply of a turn must still be delivered."""
