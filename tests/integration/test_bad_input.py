@@ -251,7 +251,7 @@ class TestModel:
             machine.claw("chat", "--model", "gpt-4o", "hi"),
             2,
             "unknown model gpt-4o",
-            "no plugin provides nope",
+            "write it as provider/model",
         )
         refused(
             machine.claw("chat", "--model", "anthropic/claude-x", "hi"),

@@ -32,6 +32,7 @@ _NOT_MODIFIED = (
 _FILES = ("photo", "document", "voice", "audio", "video", "animation")
 
 _FIRST_SUPERGROUP = -1_000_000_000_000
+_USER = {"id": 111222333, "is_bot": False, "first_name": "Zhang", "username": "zhangsan"}
 
 Json = dict[str, Any]
 
@@ -125,16 +126,9 @@ class FakeTelegram:
 
     def message(self, text: str = "", *, chat: int = CHAT, **fields: Any) -> Json:
         """Store a user's message without an update to the bot."""
-        made: Json = {
-            "message_id": self._next_message_id(chat),
-            "from": {"id": 111222333, "is_bot": False, "first_name": "Zhang", "username": "zhangsan"},
-            "chat": _chat(chat) | ({"is_forum": True} if chat in self.topics else {}),
-            "date": 1781534000,
-            **({"text": text} if text else {}),
-            **fields,
-        }
-        self.messages.setdefault(chat, {})[made["message_id"]] = made
-        return made
+        forum = {"is_forum": True} if chat in self.topics else {}
+        words = {"text": text} if text else {}
+        return self._add(chat, {"from": _USER, "chat": _chat(chat) | forum, **words, **fields})
 
     def presses(self, message_id: int, data: str, *, chat: int = CHAT) -> Json:
         """Press a button below a message."""
@@ -330,10 +324,12 @@ class FakeTelegram:
         marks = {("entities" if name == "text" else "caption_entities"): entities} if entities else {}
         return ({name: text, **marks} if text else {},)
 
-    def _next_message_id(self, chat: int) -> int:
-        """Return the next id of the sequence of a chat: a supergroup or channel has its own, all other chats of the
-        account share one (https://core.telegram.org/api/updates#message-related-event-sequences)."""
-        return next(self._message_ids[chat if chat <= _FIRST_SUPERGROUP else 0])
+    def _add(self, chat: int, content: Json) -> Json:
+        """Add a message, with the next id of its chat: a supergroup or channel has a sequence of its own, all other chats
+        of the account share one (https://core.telegram.org/api/updates#message-related-event-sequences)."""
+        id = next(self._message_ids[chat if chat <= _FIRST_SUPERGROUP else 0])
+        made = self.messages.setdefault(chat, {})[id] = {"message_id": id, "date": 1781534000, **content}
+        return made
 
     def _post(self, params: Mapping[str, Any], content: Json) -> Json:
         chat, thread = params["chat_id"], params.get("message_thread_id")
@@ -342,18 +338,11 @@ class FakeTelegram:
         quoted = self._quoted(params, chat)
         if markup := params.get("reply_markup"):
             _check_keyboard(markup)
-        made: Json = {
-            "message_id": self._next_message_id(chat),
-            "from": self.bot,
-            "chat": _chat(chat),
-            "date": 1781534000,
-            **content,
-        }
+        made: Json = {"from": self.bot, "chat": _chat(chat), **content}
         made |= {"message_thread_id": thread, "is_topic_message": True} if thread else {}
         made |= {"reply_to_message": quoted} if quoted else {}
         made |= {"reply_markup": markup} if markup else {}
-        self.messages.setdefault(chat, {})[made["message_id"]] = made
-        return made
+        return self._add(chat, made)
 
     def _draft(self, params: Mapping[str, Any]) -> bool:
         """Store a draft in a direct chat; an empty text shows only that something is being written."""
