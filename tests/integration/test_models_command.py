@@ -337,6 +337,22 @@ def test_the_cooldown_of_a_service_without_a_key_is_shown(home: Path):
     assert not json.loads(claw("models", "status", "--json").stdout)["ready"]
 
 
+def test_a_service_without_a_key_that_refused_a_call_needs_one_and_waiting_does_not_help(home: Path):
+    write(home, "toy/m", {"toy": {"type": "openai", "baseUrl": "http://127.0.0.1:9/v1"}})
+    rests(home, "toy", Credential("none", ""), "auth")
+
+    shown = claw("models", "status")
+    assert shown.exit_code == 1
+    assert "no key (claw auth add toy)" in " ".join(shown.stdout.split())
+    assert "paused" not in shown.stdout + claw("models", "use", "toy/m").stdout
+    checked = claw("doctor")
+    assert "providers.toy: the service refuses calls without a key (claw auth add toy)" in checked.stdout
+
+    claw("auth", "add", "toy", stdin=SECRET)
+    assert document("models", "status")["ready"] is True
+    assert "without a key" not in claw("doctor").stdout
+
+
 async def test_a_probe_makes_one_call_with_each_key_and_one_that_answers_rests_no_longer(home: Path):
     import asyncio
 

@@ -17,7 +17,7 @@ from claw.runtime import (
     table,
 )
 
-from claw_models.commands_auth import cooldowns_of, key_rows, require_provider
+from claw_models.commands_auth import key_rows, require_provider, uses_of
 from claw_models.key_choice import unknown_key_error
 
 if TYPE_CHECKING:
@@ -250,13 +250,13 @@ def _states(
 def _failing_without_key(
     setup: "Setup", ref: "ModelRef", keyless: "Iterable[Credential]"
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for a service that needs no key and has failed: until when it is not called, and why."""
+    """Yield a row for a service called without a key that failed: until when it is not called, or that it needs a key."""
     from claw_models.key_pool import KeyPool
 
     with open_state(setup.config.home) as database:
         for credential in keyless:
-            rests = cooldowns_of(KeyPool(database), ref.provider, credential)
-            if why := rests.get("") or rests.get(ref.model):
+            rests, refused = uses_of(KeyPool(database), ref.provider, credential)
+            if why := _no_key(ref.provider) if refused else rests.get("") or rests.get(ref.model):
                 yield {"key": "-", "where": "", "state": why}
 
 
@@ -303,7 +303,12 @@ def _plugin_of(setup: "Setup", provider: str) -> str:
 
 
 def _no_key_row(one: dict[str, Any]) -> list[dict[str, str]]:
-    return [{"key": "-", "state": t("no key") if one["needsKey"] else t("needs no key")}]
+    provider = one["model"].partition("/")[0]
+    return [{"key": "-", "state": _no_key(provider) if one["needsKey"] else t("needs no key")}]
+
+
+def _no_key(provider: str) -> str:
+    return t("no key (claw auth add {provider})", provider=provider)
 
 
 async def _single_answer(provider: "Provider", request: "Request", ref: "ModelRef") -> None:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from claw import (
     CallAccount,
     ClawError,
+    Credential,
     DiagnosticContext,
     Finding,
     ModelOptions,
@@ -29,6 +30,7 @@ from claw.runtime import (
     PluginState,
     Setup,
     format_key,
+    open_state,
     outline_config,
     providers_of,
     providers_used,
@@ -212,14 +214,24 @@ def _only_expired_key(config: Any, found: Sequence[InstalledPlugin], provider: s
 
 
 def refusal_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Find providers whose keys were all refused when they were last used. A damaged state is left as it is."""
-    from claw_models.commands_auth import key_rows
+    """Find providers whose keys were all refused when they were last used, or a call without a key was.
+
+    A damaged state is left as it is.
+    """
+    from claw_models.commands_auth import key_rows, uses_of
+    from claw_models.key_pool import KeyPool
 
     config = setup.config
     if not is_database(config.home / "state.db"):
         return
     rows = list(key_rows(setup, config.agent().id, environ))
+    with open_state(config.home) as database:
+        pool, no_key = KeyPool(database), Credential("none", "")
+        keyless = [name for name in setup.config.settings.providers if uses_of(pool, name, no_key)[1]]
     for provider in providers_used(outline_config(config.raw), setup.found, environ, config.raw):
+        if provider in keyless and not any(row.provider == provider for row in rows):
+            why = t("the service refuses calls without a key")
+            yield Finding(f"providers.{provider}", "key", why, f"claw auth add {provider}")
         refused = {row.name: row.refused for row in rows if row.provider == provider and not row.fault}
         if refused and all(refused.values()):
             names = ", ".join(f"{name}: {why}" for name, why in refused.items())
