@@ -405,7 +405,7 @@ BUDGETS = {
     "claw_mcp": 1092,
     "claw_memory": 1462,
     "claw_mistral": 431,
-    "claw_models": 2114,
+    "claw_models": 2126,
     "claw_offline": 390,
     "claw_openai": 674,
     "claw_prompt": 944,

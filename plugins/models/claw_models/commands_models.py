@@ -121,13 +121,14 @@ def use(
     from claw.runtime import load_setup
     from claw_config_sdk import file_of, set_value
 
+    from claw_models.diagnostics import fault_of_name
+
     setup = load_setup()
     aliases = setup.config.settings.models.aliases
     for one in (model, *(fallback or ())):
-        provider, slash, name = aliases.get(one, one).partition("/")
-        if not slash or not name:
-            raise UsageError("{model} has no provider", fix="Write provider/model, or an alias", model=one)
-        require_provider(setup, provider)
+        if why_not := fault_of_name(setup.config.settings, one):
+            raise why_not
+        require_provider(setup, aliases.get(one, one).partition("/")[0])
     config, path = setup.config, file_of(os.environ)
     place = f"agents.list[{config.agent(agent).id}].model" if agent else "agents.defaults.model"
     choice = config.agent(agent).settings.model

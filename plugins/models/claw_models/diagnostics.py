@@ -15,6 +15,7 @@ from claw import (
     Request,
     SystemPrompt,
     Text,
+    UsageError,
     User,
     bill_to,
     is_loopback,
@@ -98,8 +99,8 @@ def model_name_findings(setup: Setup) -> Iterator[Finding]:
             provider, slash, model = settings.models.aliases.get(name, name).partition("/")
             if not slash and name != primary:
                 continue  # a fallback of the same provider
-            if not (provider and model):
-                problem, fix = t("{name} is no model", name=name), t("Write provider/model, or an alias")
+            if lack := fault_of_name(settings, name):
+                problem, fix = lack.problem, lack.fix
             elif off := _plugin_that_is_off(setup, provider):
                 problem = t(
                     "no plugin provides {provider}: {id} is {state}",
@@ -123,6 +124,23 @@ def model_name_findings(setup: Setup) -> Iterator[Finding]:
             else:
                 continue
             yield Finding(key, "model", problem, fix)
+
+
+def fault_of_name(settings: Any, name: str) -> UsageError | None:
+    """Return the error of a model name that cannot be one; None when it can.
+
+    An id with a blank or an empty part (a path, ``vllm//models/llama``) is one if the settings of its provider name it.
+    """
+    full = settings.models.aliases.get(name, name)
+    provider, _, model = full.partition("/")
+    section = settings.providers.get(provider)
+    if not (provider and model):
+        return UsageError("{name} is no model", fix="Write provider/model, or an alias", name=name)
+    near = "/".join(filter(None, "".join(full.split()).split("/")))
+    if full == near or (section and model in section.models):
+        return None
+    fix = "Did you mean {near}? If it is its real name, write it into providers.{provider}.models"
+    return UsageError("{name} is no model", fix=fix, name=name, near=near, provider=provider.strip())
 
 
 def _plugin_that_is_off(setup: Setup, provider: str) -> PluginState | None:
