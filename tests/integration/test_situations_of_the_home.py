@@ -71,3 +71,10 @@ def test_a_key_that_no_header_can_have_is_named_by_its_variable(tmp_path: Path) 
         machine, "chat", "hi"
     )
     assert "OPENAI_API_KEY: the key contains a letter that no key has" in said(machine, "doctor")
+
+
+@pytest.mark.parametrize("words", ["doctor", "doctor --json", "config validate", "models status", "channels status"])
+def test_a_command_that_only_looks_makes_no_home(tmp_path: Path, words: str) -> None:
+    machine, home = Machine(tmp_path / "machine"), tmp_path / "none" / "home"
+    said(machine, *words.split(), CLAW_HOME=str(home))
+    assert not home.parent.exists()
