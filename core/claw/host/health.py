@@ -170,8 +170,8 @@ class PluginHealth:
         from claw.storage.files import SYSTEM_DISK  # most commands load no plugin
 
         note = self._folder / f"{_NOTE}{os.getpid()}"
-        places = (self._folder, *self._folder.parents)  # a command that changes nothing leaves no folder behind
-        missing = [place for place in places if not place.is_dir()]
+        # A command that changes nothing leaves no folder behind.
+        missing = [place for place in (self._folder, *self._folder.parents) if not place.is_dir()]
         _open_notes.add(note)
         try:
             with ExitStack() as recorder:
