@@ -395,7 +395,7 @@ BUDGETS = {
     "claw_context": 1695,
     "claw_discord": 2464,
     "claw_feishu": 4519,
-    "claw_gateway": 6204,
+    "claw_gateway": 6208,
     "claw_google": 471,
     "claw_http": 2856,
     "claw_http_sdk": 419,

@@ -1,9 +1,7 @@
 """Checks of channels and the gateway for ``claw doctor``, and both for ``claw status``."""
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ from claw.runtime import (
     App,
     Setup,
     describe_exception,
-    read_only_address,
     within,
 )
 
@@ -28,8 +25,8 @@ from claw_gateway.commands.gateway import gateway_data, how_it_ended, is_hung, i
 from claw_gateway.process.descriptors import file_shortage
 from claw_gateway.process.report import configured_accounts
 from claw_gateway.process.service import SystemService
+from claw_gateway.process.state_shape import shape_findings
 from claw_gateway.process.status import read_status
-from claw_gateway.tables import TABLES
 
 CHECK_SECONDS = 60.0
 """Time limit of the check of one account of a channel."""
@@ -46,8 +43,7 @@ class ChannelDiagnostic:
         if context.channel:
             return await service_findings(context.setup, context.channel)
         found = [*gateway_findings(context.setup.config.home, context.environ)]
-        with suppress(sqlite3.DatabaseError):  # a damaged file is a finding of claw-admin
-            found += shape_findings(context.setup.config.home / "state.db")
+        found += shape_findings(context.setup.config.home / "state.db")
         return [*found, *await service_findings(context.setup)] if context.online else found
 
     def check_config(self, setup: Setup) -> Iterator[Finding]:
@@ -78,33 +74,6 @@ def gateway_findings(home: Path, environ: Mapping[str, str]) -> Iterator[Finding
         if one["state"] in ("failed", "waiting"):
             key = account_key(one["channel"], one["account"])
             yield Finding(key, one["state"], one["detail"], grave=is_unserved(one, seen.now))
-
-
-def shape_findings(path: Path) -> Iterator[Finding]:
-    """Find tables in ``state.db`` that lack a column that this version needs; nothing is written.
-
-    :raises sqlite3.DatabaseError: the file cannot be read.
-    """
-    if not path.is_file():
-        return
-    with (
-        closing(sqlite3.connect(":memory:")) as needed,
-        closing(sqlite3.connect(read_only_address(path), uri=True)) as found,
-    ):
-        for statement in TABLES:
-            needed.execute(statement)
-        for (table,) in needed.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-            columns = _columns(found, table)
-            if columns and (lacking := [one for one in _columns(needed, table) if one not in columns]):
-                why = t("its table {table} has no {columns}", table=table, columns=", ".join(lacking))
-                fix = t(
-                    "It is not as this version of claw needs it: use the version that wrote it, or move it elsewhere"
-                )
-                yield Finding(str(path), "state", why, fix)
-
-
-def _columns(database: sqlite3.Connection, table: str) -> list[str]:
-    return [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
 
 
 def _service_problem(service: SystemService, pid: int | None) -> str:
