@@ -23,6 +23,7 @@ from claw.agent.models import (
 )
 from claw.agent.outcome import (
     REPLY_TAG as REPLY_TAG,
+    is_silent as is_silent,
     silent_tokens as silent_tokens,
     without_silent_token as without_silent_token,
 )

@@ -267,7 +267,7 @@ def test_a_state_that_another_keeps_locked_or_that_broke_is_an_error_for_people(
 
     with pytest.raises(ClawError, match="the state cannot be used: no such table") as error:
         database.read("SELECT * FROM nowhere")
-    assert error.value.where == str(tmp_path / "state.db") and "Move the file elsewhere" in error.value.fix
+    assert error.value.where == str(tmp_path / "state.db") and "move it elsewhere" in error.value.fix
     database.close()
 
 

@@ -337,6 +337,22 @@ def test_the_cooldown_of_a_service_without_a_key_is_shown(home: Path):
     assert not json.loads(claw("models", "status", "--json").stdout)["ready"]
 
 
+def test_a_service_without_a_key_that_refused_a_call_needs_one_and_waiting_does_not_help(home: Path):
+    write(home, "toy/m", {"toy": {"type": "openai", "baseUrl": "http://127.0.0.1:9/v1"}})
+    rests(home, "toy", Credential("none", ""), "auth")
+
+    shown = claw("models", "status")
+    assert shown.exit_code == 1
+    assert "no key (claw auth add toy)" in " ".join(shown.stdout.split())
+    assert "paused" not in shown.stdout + claw("models", "use", "toy/m").stdout
+    checked = claw("doctor")
+    assert "providers.toy: the service refuses calls without a key (claw auth add toy)" in checked.stdout
+
+    claw("auth", "add", "toy", stdin=SECRET)
+    assert document("models", "status")["ready"] is True
+    assert "without a key" not in claw("doctor").stdout
+
+
 async def test_a_probe_makes_one_call_with_each_key_and_one_that_answers_rests_no_longer(home: Path):
     import asyncio
 
@@ -444,7 +460,7 @@ def test_another_model_is_chosen_in_the_file_and_its_fallbacks_stay(home: Path):
 
     claw("models", "use", "openai/gpt-5", "--fallback", "fast")
     assert document("models", "list")["models"][1]["model"] == "openai/gpt-4o-mini"
-    assert "no provider" in str(claw("models", "use", "gpt-5").exception)
+    assert "gpt-5 is no model. Write provider/model" in str(claw("models", "use", "gpt-5").exception)
     assert "openai" in str(claw("models", "use", "opnai/gpt-5").exception)
 
 
@@ -465,9 +481,37 @@ def test_a_model_that_cannot_answer_yet_is_chosen_and_what_it_lacks_is_said(home
     )
 
 
-@pytest.mark.parametrize("model", ["gpt-4o", "openai/", "/gpt-4o", "opnai/gpt-4o"])
+@pytest.mark.parametrize("model", ["gpt-4o", "openai/", "/gpt-4o", "opnai/gpt-4o", " openai/gpt-4o", ""])
 def test_a_model_that_is_none_is_refused_by_use(home: Path, model: str) -> None:
     assert isinstance(claw("models", "use", model).exception, UsageError)
+
+
+@pytest.mark.parametrize(
+    ("model", "near"),
+    [
+        ("offline//rules", "offline/rules"),
+        ("offline/rules/", "offline/rules"),
+        ("offline/ rules", "offline/rules"),
+        ("openrouter/vendor//model", "openrouter/vendor/model"),
+    ],
+)
+def test_a_model_written_wrongly_is_refused_with_the_way_to_write_it(home: Path, model: str, near: str):
+    for words in ((model,), ("offline/rules", "--fallback", model)):
+        refused = claw("models", "use", *words).exception
+        assert isinstance(refused, UsageError)
+        assert f"Did you mean {near}?" in str(refused)
+    assert f"Did you mean {near}?" in claw("config", "set", "agents.defaults.model", model).stderr
+
+
+@pytest.mark.parametrize("model", ["openrouter/vendor/model:free", "vllm//models/llama", "vllm/my model"])
+def test_an_id_with_a_blank_or_an_empty_part_is_used_where_the_settings_of_the_provider_name_it(
+    home: Path, model: str
+):
+    provider, _, name = model.partition("/")
+    write(home, "offline/rules", {provider: {"models": {name: {"tools": "native"}}}})
+
+    assert claw("models", "use", model).exit_code == 0
+    assert "is no model" not in claw("config", "validate").stderr
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ async def test_everybody_else_learns_that_it_failed_and_no_more(tmp_path):
 
 
 async def test_silence_is_an_answer(tmp_path):
-    channel, model = FakeChannel(), FakeProvider(says("NO_REPLY"), says("hello"))
+    channel, model = FakeChannel(), FakeProvider(says("`NO_REPLY`."), says("hello"))
     async with served(model, channel, home=tmp_path) as harness:
         channel.says("ok", "u1")
         channel.says("hi", "u1", chat="chat-2")

@@ -1,5 +1,7 @@
 """Situations of a home that no setting describes: two plugins with one id, rights that change, files of a wrong kind."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,36 @@ def test_a_key_that_no_header_can_have_is_named_by_its_variable(tmp_path: Path) 
         machine, "chat", "hi"
     )
     assert "OPENAI_API_KEY: the key contains a letter that no key has" in said(machine, "doctor")
+
+
+@pytest.mark.parametrize(
+    "words", ["doctor", "doctor --json", "config validate", "models status", "channels status"]
+)
+def test_a_command_that_only_looks_makes_no_home(tmp_path: Path, words: str) -> None:
+    machine, home = Machine(tmp_path / "machine"), tmp_path / "none" / "home"
+    said(machine, *words.split(), CLAW_HOME=str(home))
+    assert not home.parent.exists()
+
+
+def test_a_state_whose_tables_lack_a_column_is_named_by_doctor_and_by_each_command_that_needs_it(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(tmp_path / "machine")
+    with closing(sqlite3.connect(machine.home / "state.db")) as state:
+        state.execute("CREATE TABLE turns (turn TEXT PRIMARY KEY, session_key TEXT)")
+        state.commit()
+    wrong = "It is not as this version of claw needs it: use the version that wrote it, or move it elsewhere"
+
+    doctor = machine.claw("doctor")
+    assert doctor.code == 1
+    assert (
+        "state.db: its table turns has no began_at_ms, ended_at_ms, outcome" in doctor.out
+        and wrong in doctor.out
+    )
+    for words in (("chat", "hi"), ("turns", "list"), ("gateway", "run")):
+        answer = machine.claw(*words)
+        assert answer.code and wrong in answer.err and "Traceback" not in answer.err, words
+
+    (machine.home / "state.db").unlink()
+    assert machine.claw("chat", "hi").code == 0
+    assert "state.db: its table" not in machine.claw("doctor").out

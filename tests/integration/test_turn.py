@@ -371,10 +371,21 @@ async def test_an_optional_tool_waits_for_an_allow_list():
         assert model.requests[0].tool_names == offered
 
 
-async def test_the_silent_token_alone_is_not_said():
-    async with Harness(FakeProvider(says("NO_REPLY"))) as harness:
+@pytest.mark.parametrize(
+    "token", ["NO_REPLY", "**NO_REPLY**", "`NO_REPLY`", "NO_REPLY.", "**NO_REPLY.**", "NO_REPLY！"]
+)
+async def test_the_silent_token_alone_is_not_said(token):
+    async with Harness(FakeProvider(says(token))) as harness:
         assert await harness.send("fyi") is None
         assert harness.events[-1].outcome == "silent"
+
+
+@pytest.mark.parametrize(
+    "text", ["NO_REPLY: here it is", "Done NO_REPLY.", "<NO_REPLY>", "**__SILENT__**", "no_reply"]
+)
+async def test_a_text_with_a_silent_token_in_it_is_said(text):
+    async with Harness(FakeProvider(says(text))) as harness:
+        assert (await harness.send("fyi")).text == text
 
 
 async def test_a_sandbox_that_is_asked_for_and_not_there_stops_the_turn():

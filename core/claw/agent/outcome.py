@@ -40,7 +40,7 @@ def turn_outcome(
     earlier = [message for message in _of_turn(messages) if message is not answer]
     text = answer.text if REPLY_TAG.sub("", answer.text).strip() else _newest_text(earlier)
     words = REPLY_TAG.sub(" ", text).strip()
-    if without_silent_token(words, tokens).strip():
+    if words and not is_silent(words, tokens):
         return TurnEnded(turn, "delivered", text)
     is_meant = answer.stop_reason == "max_tokens" or (bool(answer.tool_calls) and not ran_out)
     if words or is_meant or here.channel in JOB_CHANNELS or _has_answered(earlier):
@@ -97,6 +97,15 @@ REPLY_TAG = re.compile(
 def silent_tokens(configured: str) -> tuple[str, ...]:
     """Return all silent tokens, the configured one first."""
     return tuple(dict.fromkeys((configured, *ALSO_SILENT)))
+
+
+def is_silent(text: str, tokens: Sequence[str]) -> bool:
+    """Return true if a text is only silent tokens; one may be in backticks or bold, or have a full stop behind it.
+
+    Of a token in underscores the bold form is text: Markdown reads ``**__SILENT__**`` as an emphasised word.
+    """
+    bare = text.strip("`*.!,…。！ \t\n")
+    return (bare in tokens and not (bare[0] == "_" and "*" in text)) or not without_silent_token(text, tokens)
 
 
 def without_silent_token(text: str, tokens: Sequence[str]) -> str:

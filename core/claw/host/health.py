@@ -170,7 +170,8 @@ class PluginHealth:
         from claw.storage.files import SYSTEM_DISK  # most commands load no plugin
 
         note = self._folder / f"{_NOTE}{os.getpid()}"
-        is_temporary = not self._folder.is_dir()  # a command that changes nothing leaves no folder behind
+        # A command that changes nothing leaves no folder behind.
+        missing = [place for place in (self._folder, *self._folder.parents) if not place.is_dir()]
         _open_notes.add(note)
         try:
             with ExitStack() as recorder:
@@ -183,8 +184,8 @@ class PluginHealth:
             _open_notes.discard(note)
             with suppress(OSError):  # the folder cannot be made, or another process uses it by now
                 note.unlink(missing_ok=True)
-                if is_temporary:
-                    self._folder.rmdir()
+                for folder in missing:
+                    folder.rmdir()
 
     def count_crashes(self, installed: "Mapping[str, InstalledPlugin]") -> None:
         """Record a crash for each note with a cause that a dead process left."""

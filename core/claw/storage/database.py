@@ -26,9 +26,10 @@ _NO_DATABASE = (
 
 
 _MOVE = "Move the file elsewhere: sessions are found again, everything else starts empty"
-# PERM, BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN: sqlite.org, "Result Codes"
+# ERROR (such as a missing column), PERM, BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN: sqlite.org, "Result Codes"
 _READONLY = 8
 _FIXES = {
+    1: "It is not as this version of claw needs it: use the version that wrote it, or move it elsewhere",
     **dict.fromkeys((3, _READONLY, 14), "Correct the permissions of this file and its folder"),
     **dict.fromkeys((5, 6), "Wait until the program that locks it is done, or stop it"),
     **dict.fromkeys((10, 13), UNKNOWN_CAUSE),

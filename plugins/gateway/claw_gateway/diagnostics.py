@@ -25,6 +25,7 @@ from claw_gateway.commands.gateway import gateway_data, how_it_ended, is_hung, i
 from claw_gateway.process.descriptors import file_shortage
 from claw_gateway.process.report import configured_accounts
 from claw_gateway.process.service import SystemService
+from claw_gateway.process.state_shape import shape_findings
 from claw_gateway.process.status import read_status
 
 CHECK_SECONDS = 60.0
@@ -42,6 +43,7 @@ class ChannelDiagnostic:
         if context.channel:
             return await service_findings(context.setup, context.channel)
         found = [*gateway_findings(context.setup.config.home, context.environ)]
+        found += shape_findings(context.setup.config.home / "state.db")
         return [*found, *await service_findings(context.setup)] if context.online else found
 
     def check_config(self, setup: Setup) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from claw.runtime import REPLY_TAG, without_silent_token
+from claw.runtime import REPLY_TAG, is_silent, without_silent_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,8 @@ def may_become_silent(prefix: str, tokens: Sequence[str]) -> bool:
 
 def visible_part(text: str, tokens: Sequence[str]) -> str:
     """Return the part of a streaming answer that may be shown: no directive, and no beginning of one."""
-    if may_become_silent(text, tokens):
+    start = text.lstrip("`* \t\n")
+    if not start or may_become_silent(start, tokens) or is_silent(text, tokens):
         return ""
     lines = text.split("\n")
     last = lines[-1].lstrip()

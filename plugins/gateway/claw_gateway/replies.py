@@ -33,6 +33,8 @@ async def replies_of_turn(
     if ending.outcome == "stopped":
         return ()
     reply = parse_reply(text, silent_tokens=silent_tokens_of(runtime), message_id=message.message_id)
+    if ending.outcome == "silent":  # the token may be in backticks, or have a full stop
+        reply = replace(reply, text="")
     if not reply.text and not reply.media:
         blank = Outbound(ending.turn, message.address, "", answers=message.message_id, tokens=turn.tokens)
         cut = turn.stop_reason == "length" and WAITS_FOR_REPLY in channel.capabilities

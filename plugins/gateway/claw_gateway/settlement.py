@@ -20,7 +20,7 @@ from claw_gateway.journal import Journal
 _KEY_CHARS = 50
 _SEARCH_SECONDS = 300.0  # in the background, at the pace that the limits of the service leave
 _ANSWERS = frozenset({"stop", "length"})
-_NOTICES = (":doubt", ":cut", ":left")
+_NOTICES = (":doubt", ":cut", ":left", ":wait")
 _T = TypeVar("_T")
 
 

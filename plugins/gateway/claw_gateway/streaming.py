@@ -3,16 +3,21 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
+from math import inf
 from typing import Any
 
 from claw import (
     Assistant,
+    AttemptFailed,
     Channel,
     DeliveryError,
     Event,
     MessageRecorded,
+    Notice,
     Outbound,
+    Retrying,
     StepStarted,
     TextStreamed,
     Thinking,
@@ -26,6 +31,8 @@ from claw_channel_sdk import BlockSplitter, StreamingReply
 from claw_gateway.channel_turn import ChannelTurn
 from claw_gateway.journal import Journal
 from claw_gateway.process.failpoint import failpoint
+from claw_gateway.replies import block_key
+from claw_gateway.settlement import notice_key
 
 TYPING_SECONDS = 4.0
 """The interval of typing signs: Telegram shows one for 5 s, Discord for 10 s (spec, channels 6)."""
@@ -33,6 +40,8 @@ TYPING_SECONDS = 4.0
 _UPDATE_SECONDS = 0.04
 """The interval of updates: a service's own limit is longer, and each update reads the whole text."""
 
+_NOTICE_SECONDS = 10.0
+_NOTICE_PAUSE_SECONDS = 1.0
 _FIND_SECONDS = 10.0
 
 _PLUGIN_SECONDS = 10.0
@@ -60,16 +69,18 @@ class RelayOptions:
     """The options of a relayed stream.
 
     :param streams: show the text while it grows; otherwise typing signs only.
-    :param post: sends a part of the answer as a message of its own; when given, the answer goes out in
-        blocks.
+    :param send: sends a recorded message of the turn before its end; ``in_blocks``: the answer goes out so.
     :param is_free: returns true if no older reply is on its way to this chat; until then nothing is shown.
     :param resumed: a process before this one may have shown a part of the turn.
+    :param notice_seconds: the time without an answer after which the chat is told that the model service fails.
     """
 
     streams: bool = True
-    post: Callable[[str], None] | None = None
+    send: Callable[[Sequence[Outbound]], None] | None = None
+    in_blocks: bool = False
     is_free: Callable[[], bool] = lambda: True
     resumed: bool = True
+    notice_seconds: float = _NOTICE_SECONDS
 
 
 class RelayedStream:
@@ -91,12 +102,16 @@ class RelayedStream:
     ) -> None:
         self._channel, self._outbound, self._turn = channel, outbound, turn
         self._journal, self._visible, self._log = journal, visible, log
-        self._post, self._blocks, self._posted = options.post, BlockSplitter(), ""
+        self._send, self._block_numbers = options.send, count(1)
+        self._in_blocks, self._blocks, self._posted = options.in_blocks, BlockSplitter(), ""
         shown, lost = journal.streamed(turn) if options.resumed else ((), 0)
         self._is_durable = WAITS_FOR_REPLY not in channel.capabilities
-        self._streams = options.post is None and options.streams and hasattr(channel, "stream")
-        if shown or lost:  # of an earlier process: its messages become the answer, no further ones are posted
-            self._streams = False
+        # Messages of an earlier process become the answer; no further ones are posted.
+        self._can_edit = hasattr(channel, "stream") and not (shown or lost)
+        self._streams = self._can_edit and options.streams and not options.in_blocks
+        self._notice_seconds, self._shows_notice = options.notice_seconds, False
+        self._silent_since = SYSTEM_CLOCK.monotonic()
+        self._notice_due: asyncio.TimerHandle | None = None
         self._is_free = options.is_free
         self.writer: StreamingReply | None = None
         self._text = ""
@@ -114,9 +129,13 @@ class RelayedStream:
 
     async def on_event(self, event: Event) -> None:
         """Handle one event of the turn."""
+        if isinstance(event, Retrying):
+            self._expect_pause(event.seconds)
+        elif not isinstance(event, AttemptFailed | Notice):
+            self._cancel_notice()
         if isinstance(event, StepStarted):
-            self._text = ""
-            if self._post:
+            self._text, self._silent_since = "", SYSTEM_CLOCK.monotonic()
+            if self._in_blocks:
                 self._post_blocks(self._blocks.finish())
                 self._blocks, self._posted = BlockSplitter(), ""
         elif isinstance(event, MessageRecorded):
@@ -128,7 +147,7 @@ class RelayedStream:
             self._text += event.text
             if self._streams:
                 self._schedule()
-            elif self._post:
+            elif self._in_blocks:
                 text = self._visible(self._text)
                 if text.startswith(self._posted) and len(text) > len(self._posted):
                     more, self._posted = text[len(self._posted) :], text
@@ -147,6 +166,7 @@ class RelayedStream:
     def _update(self) -> None:
         self._update_due, self._has_newer = None, False
         if text := self._visible(self._text):
+            self._shows_notice = False
             self._update_task = asyncio.ensure_future(self._show_safely(text))
 
     async def _show_safely(self, text: str) -> None:
@@ -160,19 +180,56 @@ class RelayedStream:
 
     def _post_blocks(self, blocks: Sequence[str]) -> None:
         for block in blocks:
-            if self._post:
-                self._post(block)
+            number = next(self._block_numbers)
+            quote = self._outbound.reply_to if number == 1 else None
+            self._say(block_key(self._turn, number), block, quote)
+            self._can_edit = False  # what is edited into the answer would stand above its blocks
+
+    def _say(self, key: str, text: str, quote: str | None) -> None:
+        """Send a message of the turn before its end."""
+        one = replace(self._outbound, key=key, text=text, reply_to=quote)
+        if self._send and self._journal.add_reply(self._turn, one):
+            self._send([one])
+
+    def _expect_pause(self, seconds: float) -> None:
+        """Tell the chat that the model service fails, if a pause before the next try makes the silence too long."""
+        left = max(0.0, self._silent_since + self._notice_seconds - SYSTEM_CLOCK.monotonic())
+        if seconds > left and self._is_durable and self._notice_due is None and not self._text:
+            self._notice_due = asyncio.get_running_loop().call_later(left, self._report_failure)
+
+    def _cancel_notice(self) -> None:
+        if self._notice_due:
+            self._notice_due.cancel()
+            self._notice_due = None
+
+    def _report_failure(self) -> None:
+        """Tell the chat once that the model service fails: in the message that becomes the answer, where there is one."""
+        if self._update_task or not self._is_free():
+            later = _NOTICE_PAUSE_SECONDS
+            self._notice_due = asyncio.get_running_loop().call_later(later, self._report_failure)
+            return
+        self._notice_due, self._notice_seconds = None, inf
+        text = t("The model service does not answer yet. I keep trying; the answer follows here.")
+        if self._can_edit:
+            self._in_blocks, self._shows_notice = False, True
+            self._update_task = asyncio.ensure_future(self._show_safely(text))
+        else:
+            self._say(notice_key(self._turn, "wait"), text, self._outbound.reply_to)
 
     async def stop_updates(self) -> None:
         """Stop the updates, and wait for a running one: a first post has an id then."""
         self._is_over = True
+        self._cancel_notice()
         if self._update_due:
             self._update_due.cancel()
         if self._update_task:
             await asyncio.wait({self._update_task})
 
-    async def close(self, finished: bool) -> None:
-        """End the view; ``finished``: the final text follows through the writer, otherwise nothing does."""
+    async def close(self, finished: bool, parked: bool = False) -> None:
+        """End the view; ``finished``: the final text follows through the writer, otherwise nothing does.
+
+        :param parked: another process resumes the turn, in the messages that are shown.
+        """
         if self._typing_due:
             self._typing_due.cancel()
         if self._typing_task:
@@ -183,6 +240,9 @@ class RelayedStream:
         if self.writer and not finished:
             await self._call_plugin(self.writer.abandon())
             self.record_messages()  # a post may have been running: a parked turn continues in that message
+            if self._shows_notice and not parked and hasattr(self._channel, "delete"):
+                for id in self.writer.shown:
+                    await self._call_plugin(self._channel.delete(self._outbound.address, id))
         if hasattr(self._channel, "settled"):
             asked: Any = self._channel
             await self._call_plugin(asked.settled(self._outbound.address, self._outbound.answers))

@@ -6,10 +6,9 @@ message is on disk before its channel may acknowledge it, and the work a crash l
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import count
 
 from claw import (
     AcceptedEvent,
@@ -67,7 +66,7 @@ from claw_gateway.pairing import Pairing
 from claw_gateway.process.failpoint import failpoint
 from claw_gateway.process.report import LOG_CONTEXT, ChannelReport, HealthReport, log_context_of
 from claw_gateway.queue import TurnQueue, cancel_tasks
-from claw_gateway.replies import block_key, quoted_message_id, replies_of_turn, silent_tokens_of, split_reply
+from claw_gateway.replies import quoted_message_id, replies_of_turn, silent_tokens_of, split_reply
 from claw_gateway.streaming import RelayedStream, RelayOptions, count_then_emit, recover_streamed
 from claw_gateway.turn_limits import TurnLimits, widths_of
 
@@ -375,7 +374,7 @@ class ChannelServer:
         stream = RelayedStream(
             channel, where, turn.id, self._journal, partial(visible_part, tokens=silent_tokens_of(runtime)), runtime.log,
             RelayOptions(
-                streams is not False, partial(self._block, where, count(1)) if in_blocks else None,
+                streams is not False, self._delivery.enqueue, bool(in_blocks),
                 lambda: not self._delivery.busy(address), turn.resumed,
             ),
         )  # fmt: skip
@@ -390,16 +389,8 @@ class ChannelServer:
             texts = [one for one in replies if one.text]
             for approver in self._approvers:
                 self._approval_messages.close(approver)
-            await stream.close(finished=bool(texts))
+            await stream.close(finished=bool(texts), parked=turn.parked)
         self._deliver(stream, channel, replies, turn.answer)
-
-    def _block(self, where: Outbound, numbers: Iterator[int], text: str) -> None:
-        """Send a part of an answer before its end."""
-        number = next(numbers)
-        quote = where.reply_to if number == 1 else None
-        one = replace(where, key=block_key(where.key, number), text=text, reply_to=quote)
-        if self._journal.add_reply(where.key, one):
-            self._delivery.enqueue([one])
 
     async def _replies(
         self,

@@ -4,7 +4,7 @@ import json
 from typing import Annotated, Any
 
 import typer
-from claw import HttpClients, PluginConfig, UsageError, nearest, t
+from claw import ClawError, ConfigError, HttpClients, PluginConfig, UsageError, nearest, t
 from claw.runtime import AsJson, command_host, document, load_setup
 
 from claw_mcp import start
@@ -117,7 +117,7 @@ def refresh(servers: Names = None, as_json: AsJson = False) -> None:
                 typer.echo("  " + t("run: {command}", command=f"claw mcp accept {name}"))
             continue
         why = failed[name]
-        typer.echo(why.problem, err=True)
+        typer.echo(_sentence(why), err=True)
         for line in getattr(why, "said", ())[-6:]:
             typer.echo(f"  | {line}", err=True)
         for command in start.fixes(name, settings.servers[name], why):
@@ -128,8 +128,13 @@ def refresh(servers: Names = None, as_json: AsJson = False) -> None:
 def _refreshed(name: str, record: ServerRecord, failure: Any) -> dict[str, Any]:
     return {
         "name": name, "tools": [offer.name for offer in record.visible],
-        "waiting": [offer.name for offer, _ in record.withheld], "error": failure.problem if failure else "",
+        "waiting": [offer.name for offer, _ in record.withheld], "error": _sentence(failure) if failure else "",
     }  # fmt: skip
+
+
+def _sentence(why: ClawError) -> str:
+    """Return what is wrong with a server; of a key of the config file, the key and the fix too."""
+    return str(why) if isinstance(why, ConfigError) else why.problem
 
 
 def _open_fleet() -> tuple[PluginConfig, McpSettings, Fleet]:
@@ -162,7 +167,7 @@ def _row(name: str, settings: McpSettings, fleet: Fleet) -> dict[str, Any]:
         "state": template.format(**values),
         "where": server.url or " ".join((server.command or "", *server.args)),
         "known": record.known,
-        "why": record.why,
+        "why": str(server.folder_fault(name) or record.why),
         "tools": [full_name(name, offer.name) for offer in record.visible],
         "withheld": [{"name": full_name(name, offer.name), "why": why} for offer, why in record.withheld],
     }

@@ -67,6 +67,7 @@ class Fleet:
             name
             for name, record in records.items()
             if not record.known
+            and self.servers[name].folder_fault(name) is None
             and self._now() >= record.tried_at + pause_seconds(record.failures * 6, LONGEST_PAUSE_SECONDS)
         ]
 
@@ -79,6 +80,11 @@ class Fleet:
         failed: dict[str, ClawError] = {}
 
         async def one(name: str) -> None:
+            if fault := self.servers[name].folder_fault(
+                name
+            ):  # of the config, not of the server: no record of it
+                failed[name] = fault
+                return
             try:
                 async with asyncio.timeout(seconds):
                     await self._links[name].offers()

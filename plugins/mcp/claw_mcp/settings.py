@@ -1,10 +1,11 @@
 """``mcpServers``: the config key that MCP clients share."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from claw import Secret, Section
+from claw import ConfigError, Secret, Section
 from claw.runtime import validation_error
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
@@ -47,6 +48,16 @@ class ServerSettings(Section):
         """The program or address that the operator approved; another one is another server."""
         return [self.command, *self.args] if self.command else [self.url]
 
+    def folder_fault(self, name: str) -> ConfigError | None:
+        """Return the error of a working folder that is not there; None when it is.
+
+        :param name: of this server.
+        """
+        if not self.cwd or (folder := Path(self.cwd).expanduser()).is_dir():
+            return None
+        fix = "Create it (mkdir -p {path}), or correct the key"
+        return ConfigError(f"mcpServers.{name}.cwd", "there is no folder {path}", fix, path=folder)
+
     @property
     def secrets(self) -> tuple[str, ...]:
         """Every secret value that it gets, for masking."""
@@ -78,3 +89,9 @@ class McpSettings(Section):
     def servers(self) -> dict[str, ServerSettings]:
         """The enabled servers."""
         return {name: server for name, server in self.mcp_servers.items() if not server.disabled}
+
+    @property
+    def folder_faults(self) -> dict[str, ConfigError]:
+        """The enabled servers whose working folder is not there, and the errors that say so."""
+        faults = {name: server.folder_fault(name) for name, server in self.servers.items()}
+        return {name: fault for name, fault in faults.items() if fault}

@@ -42,7 +42,12 @@ def server_fault(settings: McpSettings, known: Fleet) -> ClawError | None:
             names=", ".join(settings.servers),
             command=install_words(sys.executable, SDK),
         )
-    failed = {name: record.why for name in settings.servers if (record := known.record(name)).why}
+    faults = settings.folder_faults
+    failed = {
+        name: record.why
+        for name in settings.servers
+        if name not in faults and (record := known.record(name)).why
+    }
     fix, names = "claw mcp refresh {names}", " ".join(failed)
     return ClawError("{why}", fix=fix, why="; ".join(failed.values()), names=names) if failed else None
 
@@ -105,3 +110,8 @@ class ServerDiagnostic:
         """Report configured servers that cannot work, in the words of the plugin's state (:func:`server_fault`)."""
         fault = server_fault(self._settings, self._fleet)
         return [Finding("mcp", "server", fault.problem, fault.fix)] if fault else []
+
+    def check_config(self, setup: object) -> list[Finding]:
+        """Report working folders that are not there."""
+        faults = self._settings.folder_faults.values()
+        return [Finding(fault.key, "folder", fault.problem, fault.fix) for fault in faults]

@@ -235,7 +235,7 @@ def _all_keys(setup: "Setup", agent: str, environ: Mapping[str, str]) -> Iterato
     with open_state(config.home) as database:
         keys, profiles = KeyPool(database), file.read()
         for key in profiles.keys:
-            uses = _uses_of(keys, key.provider, key)
+            uses = uses_of(keys, key.provider, key)
             yield KeyRow(key.provider, key.name, key.kind, file.path.name, file.agent, "", *uses)
         for (provider, name), why in profiles.errors.items():
             yield KeyRow(provider, name, "-", file.path.name, file.agent, why)
@@ -247,14 +247,14 @@ def _all_keys(setup: "Setup", agent: str, environ: Mapping[str, str]) -> Iterato
             for name, kind, secret, place in (*written, ("default", "api_key", section.api_key, "apiKey")):
                 if secret is not None and not secret.empty and (provider, name) not in taken:
                     text, fault = _text_or_fault(secret)
-                    uses = _uses_of(keys, provider, Credential(name, text, kind))
+                    uses = uses_of(keys, provider, Credential(name, text, kind))
                     yield KeyRow(provider, name, kind, f"providers.{provider}.{place}", "", fault, *uses)
         for line in providers_of(setup.found):
             variable = line.variable(environ)
             configured = config.settings.providers.get(line.name)
             if variable and not (configured and (configured.api_key or configured.auth_profiles)):
                 key = Credential("environment", environ[variable].strip())
-                uses = _uses_of(keys, line.name, key)
+                uses = uses_of(keys, line.name, key)
                 yield KeyRow(line.name, "environment", "api_key", variable, "", "", *uses)
 
 
@@ -275,7 +275,7 @@ def cooldowns_of(keys: "KeyPool", provider: str, key: Credential) -> dict[str, s
     return {model: text for model, text in texts.items() if text}
 
 
-def _uses_of(keys: "KeyPool", provider: str, key: Credential) -> tuple[dict[str, str], str]:
+def uses_of(keys: "KeyPool", provider: str, key: Credential) -> tuple[dict[str, str], str]:
     """Return the cooldowns of a key (:func:`cooldowns_of`), and why it was refused; empty when it was not."""
     from claw_models.cooldown import KeyState, describe_refusal
 

@@ -17,7 +17,7 @@ from claw.runtime import (
     table,
 )
 
-from claw_models.commands_auth import cooldowns_of, key_rows, require_provider
+from claw_models.commands_auth import key_rows, require_provider, uses_of
 from claw_models.key_choice import unknown_key_error
 
 if TYPE_CHECKING:
@@ -121,13 +121,14 @@ def use(
     from claw.runtime import load_setup
     from claw_config_sdk import file_of, set_value
 
+    from claw_models.diagnostics import fault_of_name
+
     setup = load_setup()
     aliases = setup.config.settings.models.aliases
     for one in (model, *(fallback or ())):
-        provider, slash, name = aliases.get(one, one).partition("/")
-        if not slash or not name:
-            raise UsageError("{model} has no provider", fix="Write provider/model, or an alias", model=one)
-        require_provider(setup, provider)
+        if why_not := fault_of_name(setup.config.settings, one):
+            raise why_not
+        require_provider(setup, aliases.get(one, one).partition("/")[0])
     config, path = setup.config, file_of(os.environ)
     place = f"agents.list[{config.agent(agent).id}].model" if agent else "agents.defaults.model"
     choice = config.agent(agent).settings.model
@@ -250,13 +251,13 @@ def _states(
 def _failing_without_key(
     setup: "Setup", ref: "ModelRef", keyless: "Iterable[Credential]"
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for a service that needs no key and has failed: until when it is not called, and why."""
+    """Yield a row for a service called without a key that failed: until when it is not called, or that it needs a key."""
     from claw_models.key_pool import KeyPool
 
     with open_state(setup.config.home) as database:
         for credential in keyless:
-            rests = cooldowns_of(KeyPool(database), ref.provider, credential)
-            if why := rests.get("") or rests.get(ref.model):
+            rests, refused = uses_of(KeyPool(database), ref.provider, credential)
+            if why := _no_key(ref.provider) if refused else rests.get("") or rests.get(ref.model):
                 yield {"key": "-", "where": "", "state": why}
 
 
@@ -303,7 +304,12 @@ def _plugin_of(setup: "Setup", provider: str) -> str:
 
 
 def _no_key_row(one: dict[str, Any]) -> list[dict[str, str]]:
-    return [{"key": "-", "state": t("no key") if one["needsKey"] else t("needs no key")}]
+    provider = one["model"].partition("/")[0]
+    return [{"key": "-", "state": _no_key(provider) if one["needsKey"] else t("needs no key")}]
+
+
+def _no_key(provider: str) -> str:
+    return t("no key (claw auth add {provider})", provider=provider)
 
 
 async def _single_answer(provider: "Provider", request: "Request", ref: "ModelRef") -> None:

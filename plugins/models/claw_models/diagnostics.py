@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from claw import (
     CallAccount,
     ClawError,
+    Credential,
     DiagnosticContext,
     Finding,
     ModelOptions,
@@ -14,6 +15,7 @@ from claw import (
     Request,
     SystemPrompt,
     Text,
+    UsageError,
     User,
     bill_to,
     is_loopback,
@@ -29,6 +31,7 @@ from claw.runtime import (
     PluginState,
     Setup,
     format_key,
+    open_state,
     outline_config,
     providers_of,
     providers_used,
@@ -96,8 +99,8 @@ def model_name_findings(setup: Setup) -> Iterator[Finding]:
             provider, slash, model = settings.models.aliases.get(name, name).partition("/")
             if not slash and name != primary:
                 continue  # a fallback of the same provider
-            if not (provider and model):
-                problem, fix = t("{name} is no model", name=name), t("Write provider/model, or an alias")
+            if lack := fault_of_name(settings, name):
+                problem, fix = lack.problem, lack.fix
             elif off := _plugin_that_is_off(setup, provider):
                 problem = t(
                     "no plugin provides {provider}: {id} is {state}",
@@ -121,6 +124,23 @@ def model_name_findings(setup: Setup) -> Iterator[Finding]:
             else:
                 continue
             yield Finding(key, "model", problem, fix)
+
+
+def fault_of_name(settings: Any, name: str) -> UsageError | None:
+    """Return the error of a model name that cannot be one; None when it can.
+
+    An id with a blank or an empty part (a path, ``vllm//models/llama``) is one if the settings of its provider name it.
+    """
+    full = settings.models.aliases.get(name, name)
+    provider, _, model = full.partition("/")
+    section = settings.providers.get(provider)
+    if not (provider and model):
+        return UsageError("{name} is no model", fix="Write provider/model, or an alias", name=name)
+    near = "/".join(filter(None, "".join(full.split()).split("/")))
+    if full == near or (section and model in section.models):
+        return None
+    fix = "Did you mean {near}? If it is its real name, write it into providers.{provider}.models"
+    return UsageError("{name} is no model", fix=fix, name=name, near=near, provider=provider.strip())
 
 
 def _plugin_that_is_off(setup: Setup, provider: str) -> PluginState | None:
@@ -212,14 +232,24 @@ def _only_expired_key(config: Any, found: Sequence[InstalledPlugin], provider: s
 
 
 def refusal_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Find providers whose keys were all refused when they were last used. A damaged state is left as it is."""
-    from claw_models.commands_auth import key_rows
+    """Find providers whose keys were all refused when they were last used, or a call without a key was.
+
+    A damaged state is left as it is.
+    """
+    from claw_models.commands_auth import key_rows, uses_of
+    from claw_models.key_pool import KeyPool
 
     config = setup.config
     if not is_database(config.home / "state.db"):
         return
     rows = list(key_rows(setup, config.agent().id, environ))
+    with open_state(config.home) as database:
+        pool, no_key = KeyPool(database), Credential("none", "")
+        keyless = [name for name in setup.config.settings.providers if uses_of(pool, name, no_key)[1]]
     for provider in providers_used(outline_config(config.raw), setup.found, environ, config.raw):
+        if provider in keyless and not any(row.provider == provider for row in rows):
+            why = t("the service refuses calls without a key")
+            yield Finding(f"providers.{provider}", "key", why, f"claw auth add {provider}")
         refused = {row.name: row.refused for row in rows if row.provider == provider and not row.fault}
         if refused and all(refused.values()):
             names = ", ".join(f"{name}: {why}" for name, why in refused.items())

@@ -23,6 +23,7 @@ from claw import (
     ModelEvent,
     ModelOptions,
     ModelRef,
+    Notice,
     Provider,
     ProviderError,
     Request,
@@ -366,10 +367,10 @@ class _Fallback:
         ref = min(opens, key=lambda one: opens[one])
         why = next((why for model, why in call.failures if model == ref), call.failures[0][1])
         await self._emit_retrying(ref, why.reason, seconds)
-        if not call.wait_announced and seconds >= _NOTICE_SECONDS:
-            call.wait_announced = True
+        if self._emit and not call.wait_announced and seconds >= _NOTICE_SECONDS:
+            call.wait_announced = True  # an event only: beside the answer of a chat it would be out of date
             text = "{model}: {why}. Retrying in {n} s."
-            await self._notice(t(text, model=ref, why=why.problem, n=round(seconds)))
+            await self._emit(Notice(t(text, model=ref, why=why.problem, n=round(seconds))))
         await keys.wait_available(
             sorted({ref.provider for ref in call.keys}), lambda: min(opens_in().values()), left
         )

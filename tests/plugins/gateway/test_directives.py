@@ -128,6 +128,15 @@ def test_inside_a_fence_nothing_is_sent(fence: str):
 # --- while it grows
 
 
+@pytest.mark.parametrize("text", ["`NO_REPLY`", "**NO_REPLY**", "NO_REPLY.", "NO_REPLY..."])
+def test_no_state_of_a_growing_silent_token_with_marks_around_it_is_shown(text: str):
+    states = {
+        visible_part(text[:end], TOKENS) for end in range(len(text) + 1) if text[:end].strip("`*") != "N"
+    }
+    assert states == {""}
+    assert visible_part(f"{text} Here it is", TOKENS) == f"{text} Here it is"
+
+
 @pytest.mark.parametrize("prefix", ["NO", "NO_", "NO_REP", " NO_REPLY", "__SIL", "🕊️_N"])
 def test_what_may_become_silence_is_held_back(prefix: str):
     assert may_become_silent(prefix, TOKENS)

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from claw.contracts.channel import ChannelLimits
+from claw.contracts.channel import WAITS_FOR_REPLY, ChannelLimits
 from claw.contracts.errors import DeliveryError
-from claw.contracts.events import TextStreamed
+from claw.contracts.events import Notice, Retrying, StepStarted, TextStreamed
 from claw.contracts.messages import Address, Outbound
 from claw.storage.database import Database
 from claw.testing import FakeChannel
@@ -278,3 +278,90 @@ async def test_the_log_says_once_why_the_messages_of_a_cut_off_answer_cannot_be_
     assert line.startswith("channel fake: the messages of an answer that was cut off cannot be found: ")
     assert str(failure) in line and "test_streaming.py:" in line
     assert channel.tries > 1 or isinstance(failure, KeyError)
+
+
+# --- a model service that fails
+
+NOTICE = "The model service does not answer yet. I keep trying; the answer follows here."
+BUSY = Retrying("a/m", "rate_limit", 20.0)
+
+
+def waiting(tmp_path, channel, sent=None, **options):
+    where, journal = Outbound("t1", Address("fake", "c1"), ""), Journal(Database(tmp_path / "state.db"))
+    given = RelayOptions(send=(sent if sent is not None else []).extend, notice_seconds=0.05, **options)
+    return RelayedStream(channel, where, "t1", journal, str, str, given)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_failing_model_is_reported_once_in_the_message_that_becomes_the_answer(tmp_path, streams):
+    channel = FakeChannel(streaming=True)
+    live = waiting(tmp_path, channel, streams=streams)
+    for _ in range(3):
+        await live.on_event(BUSY)
+        await asyncio.sleep(0.1)
+    assert channel.stream_states == [NOTICE]
+
+    await live.on_event(TextStreamed("fine"))
+    await asyncio.sleep(0.1)
+    await live.close(finished=True)
+    assert channel.stream_states == [NOTICE, *["fine"] * streams]
+    assert live.writer.shown == ("shown-1",)
+
+
+@pytest.mark.parametrize("event", [Retrying("a/m", "server", 0.02), Notice("a/m is switched"), None])
+async def test_a_short_pause_is_not_reported(tmp_path, event):
+    channel = FakeChannel(streaming=True)
+    live = waiting(tmp_path, channel)
+    await live.on_event(event or BUSY)
+    await live.on_event(TextStreamed("fine"))
+    await asyncio.sleep(0.1)
+    await live.close(finished=True)
+    assert channel.stream_states == ["fine"]
+
+
+@pytest.mark.parametrize("parked", [False, True])
+async def test_a_turn_that_ends_without_a_text_leaves_no_notice_unless_another_process_resumes_it(
+    tmp_path, parked
+):
+    channel = FakeChannel(streaming=True)
+    live = waiting(tmp_path, channel)
+    await live.on_event(BUSY)
+    await until(lambda: channel.shown == [NOTICE])
+    await live.close(finished=False, parked=parked)
+    assert channel.shown == ([NOTICE] if parked else [])
+
+
+async def test_where_no_message_can_be_edited_the_notice_is_one_of_its_own(tmp_path):
+    sent: list[Outbound] = []
+    live = waiting(tmp_path, FakeChannel(), sent)
+    for _ in range(2):
+        await live.on_event(BUSY)
+        await asyncio.sleep(0.1)
+    await live.close(finished=True)
+    assert [(one.key, one.text) for one in sent] == [("t1:wait", NOTICE)]
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_of_an_answer_in_blocks_the_notice_does_not_stand_above_earlier_ones(tmp_path, before):
+    sent: list[Outbound] = []
+    channel = FakeChannel(streaming=True)
+    live = waiting(tmp_path, channel, sent, in_blocks=True)
+    if before:
+        await live.on_event(TextStreamed("first " * 500))
+        await live.on_event(StepStarted(2))
+    await live.on_event(BUSY)
+    await asyncio.sleep(0.1)
+    await live.close(finished=True)
+
+    assert channel.stream_states == ([] if before else [NOTICE])
+    assert [one.text for one in sent][-1:] == ([NOTICE] if before else [])
+
+
+async def test_a_service_for_waiting_requests_is_sent_no_notice(tmp_path):
+    channel, sent = FakeChannel(streaming=True), list[Outbound]()
+    channel.capabilities = channel.capabilities | {WAITS_FOR_REPLY}
+    live = waiting(tmp_path, channel, sent)
+    await live.on_event(BUSY)
+    await asyncio.sleep(0.1)
+    await live.close(finished=False)
+    assert (channel.stream_states, sent) == ([], [])

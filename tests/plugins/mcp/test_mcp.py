@@ -13,7 +13,9 @@ from typing import Any
 
 import claw_mcp
 import pytest
+import yaml
 from claw import HttpClients, ToolResult, UsageError
+from claw.cli.main import app
 from claw.testing import FakeProvider, Harness, calls, check_and_run, says, tool_context
 from claw_mcp.connection import ServerConnection, Unreachable
 from claw_mcp.fleet import Fleet
@@ -162,6 +164,39 @@ async def test_a_server_that_is_down_stops_nothing_and_the_others_work(folder: P
         harness
     )
     assert "claw mcp refresh gone" in logged(harness)
+
+
+def test_a_working_folder_that_is_not_there_is_named_with_its_key_and_the_fix_by_every_command(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, cwd = tmp_path / ".claw", tmp_path / "work" / "here"
+    home.mkdir(mode=0o700)
+    tree = config(folder, agents={"defaults": {"model": "offline/rules"}})
+    tree["mcpServers"]["things"]["cwd"] = str(cwd)
+    (home / "config.yaml").write_text(yaml.safe_dump(tree))
+    monkeypatch.setenv("CLAW_HOME", str(home))
+    problem = f"mcpServers.things.cwd: there is no folder {cwd}"
+    commands = ("config validate", "doctor", "mcp list", "mcp refresh", "chat hello", "plugins list")
+    for words in commands:
+        said = " ".join(CliRunner().invoke(app, words.split()).output.split())
+        assert said.count(problem) == 1, said
+        assert f"mkdir -p {cwd}" in said and "Errno" not in said, said
+    assert starts(folder) == 0
+
+    cwd.mkdir(parents=True)
+    assert CliRunner().invoke(app, ["mcp", "refresh"]).exit_code == 0
+    assert "mcpServers" not in CliRunner().invoke(app, ["doctor"]).output
+
+
+async def test_a_call_of_a_tool_whose_server_lost_its_folder_says_which(folder: Path, tmp_path: Path) -> None:
+    cwd = tmp_path / "here"
+    cwd.mkdir()
+    async with fleet(tmp_path, {"things": server(folder, cwd=str(cwd))}) as ours:
+        await ours.connect(["things"])
+    cwd.rmdir()
+    async with fleet(tmp_path, {"things": server(folder, cwd=str(cwd))}) as ours:
+        answer = await call(ours, "things__weigh", tmp_path, thing="x")
+    assert answer.is_error and f"mcpServers.things.cwd: there is no folder {cwd}" in text(answer)
 
 
 async def test_a_changed_description_is_withheld_until_it_is_accepted(folder: Path, tmp_path: Path) -> None:
