@@ -385,7 +385,7 @@ BUDGETS = {
     "claw.policy": 535,
     "claw.security": 1305,
     "claw.storage": 791,
-    "claw_admin": 4941,
+    "claw_admin": 4987,
     "claw_anthropic": 447,
     "claw_approvals": 716,
     "claw_author": 674,
