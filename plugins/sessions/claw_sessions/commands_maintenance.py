@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 from claw import ClawError, UsageError, t
-from claw.runtime import AsJson, document, home_of, load_setup
+from claw.runtime import AsJson, document, home_of, load_setup, with_label
 
 from claw_sessions.index import CURRENT, LEFT_OVER, find_session, list_sessions
 from claw_sessions.maintenance import (
@@ -81,7 +81,7 @@ def archive(
     compressed = t("would be compressed") if pretend else t("compressed")
     for word, group in ((removed, done.removed), (compressed, done.compressed)):
         for kept in group:
-            typer.echo(f"{word}: {kept.path}")
+            typer.echo(with_label(word, kept.path))
     if not (done.removed or done.compressed):
         has_limits = keep.compress_after or keep.remove_after or keep.max_size is not None
         typer.echo(

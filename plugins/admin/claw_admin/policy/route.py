@@ -27,6 +27,7 @@ from claw.runtime import (
     route_message,
     split_key,
     value_at,
+    with_label,
 )
 from claw_config_sdk import Scenario, takes_scenario
 
@@ -196,19 +197,19 @@ def explanation_lines(
     verdict: Admission, going: Route, config: Config, repair: Repair, channel: str
 ) -> Iterator[str]:
     """Yield the explanation as lines of text."""
-    yield f"{channel}: {t(verdict.kind)}"
-    yield f"  {t('why')}: {verdict.why}"
+    yield with_label(channel, t(verdict.kind))
+    yield "  " + with_label(t("why"), verdict.why)
     if verdict.key:
-        yield f"  {t('rule')}: {verdict.key}  {_place(config, verdict.key)}"
+        yield "  " + with_label(t("rule"), f"{verdict.key}  {_place(config, verdict.key)}")
     for edit in repair.edits:
-        yield f"  {t('run')}: {edit.command}"
+        yield "  " + with_label(t("run"), edit.command)
     if repair.fix:
-        yield f"  {t('fix')}: {repair.fix}"
-    yield f"  {t('agent')}: {going.agent_id}"
+        yield "  " + with_label(t("fix"), repair.fix)
+    yield "  " + with_label(t("agent"), going.agent_id)
     binding_text = f"{going.binding}  {_place(config, going.binding)}" if going.binding else t("none matches")
-    yield f"  {t('binding')}: {binding_text}"
-    yield f"  {t('session')}: {going.session_key}"
-    yield f"  {t('owner')}: {t('yes') if verdict.owner else t('no')}"
+    yield "  " + with_label(t("binding"), binding_text)
+    yield "  " + with_label(t("session"), going.session_key)
+    yield "  " + with_label(t("owner"), t("yes") if verdict.owner else t("no"))
 
 
 def _place(config: Config, key: str) -> str:
