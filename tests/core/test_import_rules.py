@@ -412,7 +412,7 @@ BUDGETS = {
     "claw_prompted_tools": 777,
     "claw_provider_sdk": 1533,
     "claw_sandbox": 98,
-    "claw_sessions": 1901,
+    "claw_sessions": 1973,
     "claw_skills": 457,
     "claw_telegram": 2554,
     "claw_testing": 1591,

@@ -176,6 +176,7 @@ def search(
 
 app.command()(commands_maintenance.reset)
 app.command()(commands_maintenance.delete)
+app.command()(commands_maintenance.purge)
 app.command()(commands_maintenance.repair)
 app.command()(commands_maintenance.archive)
 
