@@ -24,13 +24,6 @@ def document(*words: object) -> dict[str, Any]:
     return {"code": answer.exit_code, **json.loads(answer.stdout)}
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    folder = tmp_path / "home" / ".claw"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
 def asked(home: Path, id: str = "7", name: str = "Ann") -> str:
     """Somebody wrote to the gateway and was given a code."""
     database = Database(home / "state.db")

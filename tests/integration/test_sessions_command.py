@@ -58,13 +58,6 @@ def document_of(*words: object) -> dict[str, Any]:
     return {"code": answer.exit_code, **json.loads(answer.stdout)}
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    folder = tmp_path / "home" / ".claw"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
 def said(text: str) -> User:
     return User((Text(text),))
 
