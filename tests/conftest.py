@@ -1,5 +1,6 @@
 """Shared by all tests: options, and a machine of its own for each test."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -78,3 +79,11 @@ def _own_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "NO_COLOR",
     ):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def home(_own_machine: None) -> Path:
+    """The home of the commands that a test runs in this process: empty, and closed to others."""
+    folder = Path(os.environ["CLAW_HOME"])
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,35 @@ def register_tools(config):
 def plugin_code(name: str, body: str = "return 'fine'", options: str = "") -> str:
     """The code of a plugin with one tool."""
     return TOOL.format(name=name, body=body, options=options)
+
+
+ENGINE = """
+from claw import hookimpl
+
+class Engine:
+    name = "{name}"
+
+    def wrap(self, call, turn):
+{wrap}
+
+    async def compact(self, turn, focus):
+        return ""
+
+    async def before_reset(self, turn):
+        pass
+
+@hookimpl
+def register_context_engines(config):
+    return [Engine()]
+"""
+
+
+def engine_code(name: str, wrap: str) -> str:
+    """The code of a plugin with a context engine that compacts nothing.
+
+    :param wrap: the body of its method ``wrap(self, call, turn)``, not indented.
+    """
+    return ENGINE.format(name=name, wrap=textwrap.indent(textwrap.dedent(wrap).strip("\n"), " " * 8))
 
 
 def installed(

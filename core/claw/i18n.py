@@ -91,6 +91,11 @@ def t(template: str, /, **values: object) -> str:
     return text.format(**values) if values else text
 
 
+def with_label(label: str, text: object) -> str:
+    """Return ``label: text``, with the colon of the language in use."""
+    return t("{label}: {text}", label=label, text=text)
+
+
 def _plural(place: re.Match[str], values: Mapping[str, object]) -> str:
     name, one, many = place.groups()
     return f"{{{name}}} {one if str(values.get(name)) == '1' else many}"

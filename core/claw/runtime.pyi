@@ -288,6 +288,7 @@ from claw.host.worker import (
 )
 from claw.i18n import (
     LANGUAGES as LANGUAGES,
+    with_label as with_label,
 )
 
 # Tool policy

@@ -479,7 +479,7 @@ class TestTerminal:
             command = machine.command("chat", "--model", "openai/gpt-4o", "--json", "tell me")
             pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
             process = await asyncio.create_subprocess_exec(*command.pop("args"), **command, **pipes)
-            while b'"TextPiece"' not in await asyncio.wait_for(process.stdout.readline(), 30):
+            while b'"TextStreamed"' not in await asyncio.wait_for(process.stdout.readline(), 30):
                 pass
             process.send_signal(signal.SIGINT)
             _, output = await asyncio.wait_for(process.communicate(), 20)

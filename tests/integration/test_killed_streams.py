@@ -18,7 +18,7 @@ from claw_testing.services import OpenAIService, ReceivedRequest, ServiceReply
 from rigs import ledger, script
 from rigs.nursery import Nursery
 
-PATIENCE_SECONDS = 60
+LONGEST_WAIT_SECONDS = 60
 LABEL = re.compile(r"m1p\dx3")
 
 pytestmark = [pytest.mark.xdist_group("rig"), pytest.mark.timeout(240)]
@@ -130,9 +130,9 @@ async def answer_of_killed_gateway(service: type[Any], point: str, tmp_path) -> 
         if called:
             trap.method, trap.left, trap.kill = called, int(count), lambda: life.signal(signal.SIGKILL)
         await fake.ask(script.question(1, "long"))
-        assert await life.ended(PATIENCE_SECONDS) == -signal.SIGKILL, nursery.last_words()
+        assert await life.ended(LONGEST_WAIT_SECONDS) == -signal.SIGKILL, nursery.last_words()
         life = await nursery.begin()
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(LONGEST_WAIT_SECONDS):
             while Counter(LABEL.findall("".join(fake.texts()))).total() < 3 or not ledger.quiet(home):
                 await asyncio.sleep(0.05)
         await asyncio.sleep(0.5)  # for what should not follow

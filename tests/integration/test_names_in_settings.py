@@ -140,15 +140,6 @@ def _strings(schema: Any, node: Any, path: str, inside: tuple[str, ...] = ()) ->
         yield path
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "claw"
-    folder.mkdir(mode=0o700)
-    monkeypatch.setenv("CLAW_HOME", str(folder))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return folder
-
-
 @pytest.mark.parametrize("key", NAMES)
 def test_an_unknown_name_is_reported_with_its_key(home: Path, key: str) -> None:
     (home / "config.yaml").write_text(NAMES[key])

@@ -18,15 +18,6 @@ def claw(*words: str) -> Result:
     return CliRunner().invoke(app, [*words])
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "claw"
-    folder.mkdir(mode=0o700)
-    monkeypatch.setenv("CLAW_HOME", str(folder))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return folder
-
-
 def configured(home: Path, text: str) -> None:
     (home / "config.yaml").write_text(text, encoding="utf-8")
     (home / "config.yaml").chmod(0o600)

@@ -9,7 +9,7 @@ import pytest
 from claw.host.health import PartHealth, PluginHealth
 from claw.host.manifest import InstalledPlugin
 from claw_testing.services import OpenAIService
-from third_party import Machine, installed
+from third_party import Machine, engine_code, installed
 
 CODE = """
 import os
@@ -42,27 +42,14 @@ def register_filters(config):
 @hookimpl
 def register_observers(config):
     return [Parts()]
+"""
+ENGINE = """
+async def ask(messages, tool_choice):
+    async for event in call(messages, tool_choice):
+        yield event
 
-class Engine:
-    name = "tides"
-
-    def wrap(self, call, turn):
-        async def ask(messages, tool_choice):
-            async for event in call(messages, tool_choice):
-                yield event
-
-        broken("engine")
-        return ask
-
-    async def compact(self, turn, focus):
-        return ""
-
-    async def before_reset(self, turn):
-        pass
-
-@hookimpl
-def register_context_engines(config):
-    return [Engine()]
+broken("engine")
+return ask
 """
 PARTS = {
     "section": "prompt section tides",
@@ -76,7 +63,7 @@ class Home:
     """A machine with the plugin; ``breaks`` says which of its parts fail from now on."""
 
     def __init__(self, folder: Path) -> None:
-        site = installed(folder / "site", "tides", CODE)
+        site = installed(folder / "site", "tides", CODE + engine_code("tides", ENGINE))
         self.machine = Machine(folder / "machine", [site])
         self.code = next(site.glob("*tides*/__init__.py"))
 

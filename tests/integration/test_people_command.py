@@ -24,13 +24,6 @@ def document(*words: object) -> dict[str, Any]:
     return {"code": answer.exit_code, **json.loads(answer.stdout)}
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    folder = tmp_path / "home" / ".claw"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
 def asked(home: Path, id: str = "7", name: str = "Ann") -> str:
     """Somebody wrote to the gateway and was given a code."""
     database = Database(home / "state.db")
@@ -109,6 +102,14 @@ def test_a_look_leaves_a_home_without_a_state_as_it_is(home: Path) -> None:
 # --- claw route explain
 
 
+TOKEN = {"botToken": "123456:a-token-for-this-test"}
+KEYS = {
+    "telegram": TOKEN,
+    "discord": {"token": "a-token-for-this-test"},
+    "feishu": {"appId": "cli_a1", "appSecret": "a-secret-for-this-test"},
+}
+
+
 @pytest.mark.parametrize(
     ("channel", "name", "id"),
     [("telegram", "zhangsan", "42"), ("discord", "bob", "123456789012345678"), ("feishu", "on_3", "ou_1a")],
@@ -116,6 +117,7 @@ def test_a_look_leaves_a_home_without_a_state_as_it_is(home: Path) -> None:
 def test_a_name_in_a_list_is_nobody_and_that_is_said(home: Path, channel: str, name: str, id: str) -> None:
     people = [name, id, f"{channel}:{name}", f"{channel}:{id}", "+4930123"]
     section = {
+        **KEYS[channel],
         "allowFrom": people,
         "groupAllowFrom": [name],
         "groups": {"a team": {"allowFrom": [name]}, "*": {}},
@@ -159,6 +161,65 @@ def test_the_deciding_key_and_the_binding_are_reported_with_their_lines(home: Pa
     assert (answer["binding"], answer["bindingLine"]) == ("bindings[0]", 7)
 
 
+SWITCH = "claw config set plugins.entries.telegram.enabled"
+NO_TOKEN = {"telegram": {}}
+REFUSED: list[tuple[dict[str, Any], tuple[str, ...], list[str], str]] = [
+    ({}, ("--sender", "7"), ["claw config set channels.telegram '{}'"], "claw doctor then says"),
+    (NO_TOKEN, ("--sender", "7", "--account", "b"), ["claw config set channels.telegram.accounts.b '{}'"], "claw doctor"),
+    ({"telegram": {"accounts": {"work": {}}}}, ("--sender", "7", "--account", "wrk"), [], "did you mean work?"),
+    (NO_TOKEN, (), [], "name the person by the id: --sender ID"),
+    (NO_TOKEN, ("--sender", "zhangsan"), [], "name the person by the id: --sender 1"),
+    (NO_TOKEN, ("--sender", "7"), [], "claw pairing approve CODE"),
+    ({"telegram": {"groups": {"-1": {}}}}, ("--sender", "7", "--group", "-1"),
+     ["claw config set channels.telegram.groups.-1.requireMention false"], "or mention the bot"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("channels", "flags", "edits", "fix"), REFUSED, ids=str)
+def test_a_message_that_is_not_accepted_has_an_edit_or_a_fix(
+    home: Path, channels: dict[str, Any], flags: tuple[str, ...], edits: list[str], fix: str
+) -> None:
+    (home / "config.json").write_text(json.dumps({"channels": channels}))
+    explain = ("route", "explain", "--channel", "telegram", *flags)
+
+    answer = document(*explain)
+
+    assert (answer["code"], [edit["command"] for edit in answer["edits"]]) == (1, edits)
+    assert fix in answer["fix"]
+    assert f"  fix: {answer['fix']}" in claw(*explain).stdout
+
+
+@pytest.mark.parametrize(
+    ("plugins", "why", "edit"),
+    [
+        ({"deny": ["telegram"]}, "blocked by plugins.deny", "claw config unset 'plugins.deny[0]'"),
+        ({"entries": {"telegram": {"enabled": False}}}, "disabled", f"{SWITCH} true"),
+    ],
+)  # fmt: skip
+def test_a_message_that_no_plugin_receives_is_not_accepted(
+    home: Path, plugins: dict[str, Any], why: str, edit: str
+) -> None:
+    tree = {"channels": {"telegram": {"allowFrom": ["7"], **TOKEN}}, "plugins": plugins}
+    (home / "config.json").write_text(json.dumps(tree))
+    explain = ("route", "explain", "--channel", "telegram", "--sender", "7")
+
+    stopped = document(*explain)
+
+    assert (stopped["verdict"], stopped["code"]) == ("refused", 1)
+    assert why in stopped["why"]
+    assert claw(*shlex.split(stopped["edits"][0]["command"])[1:]).exit_code == 0
+    assert stopped["edits"][0]["command"] == edit
+    assert document(*explain)["verdict"] == "admitted"
+
+
+def test_a_channel_that_no_installed_plugin_provides_names_its_package(home: Path) -> None:
+    (home / "config.json").write_text(json.dumps({"channels": {"pigeon": {"allowFrom": ["7"]}}}))
+
+    answer = document("route", "explain", "--channel", "pigeon", "--sender", "7")
+
+    assert (answer["verdict"], answer["fix"]) == ("refused", "install the package that provides pigeon")
+
+
 GROUP = ("--group", "-100")
 STOPS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"telegram": {"dmPolicy": "allowlist"}}, ()),
@@ -184,7 +245,7 @@ STOPS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 def test_the_edit_that_is_named_lets_the_message_through(
     home: Path, channels: dict[str, Any], flags: tuple[str, ...]
 ) -> None:
-    (home / "config.json").write_text(json.dumps({"channels": channels}))
+    (home / "config.json").write_text(json.dumps({"channels": {"telegram": TOKEN | channels["telegram"]}}))
     explain = ("route", "explain", "--channel", "telegram", "--sender", "7", *flags)
     before = document(*explain)
     assert (before["code"], len(before["edits"])) == (1, 1)

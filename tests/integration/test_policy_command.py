@@ -28,13 +28,6 @@ def document(*words: object) -> dict[str, Any]:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    folder = tmp_path / "home" / ".claw"
-    folder.mkdir(mode=0o700)
-    return folder
-
-
-@pytest.fixture
 def neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugins that examples/policy speaks of are installed, with every core tool that is theirs by name."""
     site = tmp_path / "site"

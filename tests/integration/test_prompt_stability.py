@@ -10,7 +10,7 @@ import pytest
 from claw.cli.main import app
 from claw_prompt.stability import PromptPart, parts_with_time, prompt_differences
 from hypothesis import given, strategies as st
-from third_party import installed
+from third_party import engine_code, installed
 from typer.testing import CliRunner, Result
 
 SECTION = """
@@ -116,26 +116,6 @@ def register_filters(config):
     return [Filter()]
 """
 
-ENGINE = """
-from claw import hookimpl
-
-class Engine:
-    name = "odd"
-
-    def wrap(self, call, turn):
-        {body}
-
-    async def compact(self, turn, focus):
-        return ""
-
-    async def before_reset(self, turn):
-        pass
-
-@hookimpl
-def register_context_engines(config):
-    return [Engine()]
-"""
-
 
 @pytest.mark.parametrize(("plugin", "fails"), [("always", "(1, 2, 3)"), ("once", "(2,)")])
 def test_a_filter_that_fails_in_a_turn_is_not_judged_to_be_stable(
@@ -152,17 +132,18 @@ def test_a_filter_that_fails_in_a_turn_is_not_judged_to_be_stable(
 
 
 LATER = """
-        async def ask(messages, choice):
-            raise LookupError('no list')
-            yield
-        return ask"""
+async def ask(messages, choice):
+    raise LookupError('no list')
+    yield
+return ask
+"""
 
 
 @pytest.mark.parametrize(("plugin", "body"), [("wraps", "raise LookupError('no list')"), ("calls", LATER)])
 def test_a_context_engine_that_fails_is_not_judged_to_be_stable(
     site: Path, tmp_path: Path, plugin: str, body: str
 ) -> None:
-    installed(site, plugin, ENGINE.format(body=body))
+    installed(site, plugin, engine_code("odd", body))
     home = tmp_path / "home" / ".claw"
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text("plugins: {slots: {context: odd}}\n")

@@ -58,13 +58,6 @@ def document_of(*words: object) -> dict[str, Any]:
     return {"code": answer.exit_code, **json.loads(answer.stdout)}
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    folder = tmp_path / "home" / ".claw"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
 def said(text: str) -> User:
     return User((Text(text),))
 
@@ -498,6 +491,125 @@ def test_a_conversation_that_is_deleted_is_kept_and_on_no_list(home: Path) -> No
     assert document_of("list")["sessions"] == []
     wrote(home, MAIN, said("new words"), at=MONDAY + DAY)
     assert [one["text"] for one in document_of("show", MAIN)["entries"]] == ["new words"]
+
+
+# --- purge
+
+DOOR, CODER = "agent:default:door", "agent:coder:main"
+
+
+def everything(home: Path) -> list[str]:
+    """All files below the folders of agents that hold something of a conversation."""
+    return sorted(path.name for path in home.glob("agents/**/*") if path.is_file())
+
+
+def test_a_purge_removes_all_files_of_a_key_and_what_its_tools_returned(home: Path) -> None:
+    wrote(home, MAIN, said("the old words"))
+    kept = results_folder(home / "agents" / "default", MAIN)
+    kept.mkdir(parents=True)
+    (kept / "c1.txt").write_text("a long result with the words")
+    claw("reset", "main")
+    wrote(home, MAIN, said("the new words"))
+    other = wrote(home, DOOR, said("hello"))
+
+    done = document_of("purge", "main", "--yes")
+
+    assert (done["code"], done["kind"], done["dryRun"], len(done["removed"]), done["refused"]) == (
+        0, "sessions-purge", False, 2, [],
+    )  # fmt: skip
+    assert done["freedBytes"] > 0
+    assert [name for name in everything(home) if not name.startswith(other.name)] == []
+    assert [one["key"] for one in document_of("list")["sessions"]] == [DOOR]
+    assert document_of("list", "--aside")["sessions"] == []
+    assert claw("search", "words").exit_code == 1
+    wrote(home, MAIN, said("again"))
+    assert [one["text"] for one in document_of("show", "main")["entries"]] == ["again"]
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (("--older-than", "30d"), [DOOR]),
+        (("--older-than", "30d", "--agent", "coder"), [DOOR, MAIN]),
+        (("--all", "--agent", "default"), [CODER]),
+        (("--all",), []),
+        (("door", "agent:coder:main"), [MAIN]),
+    ],
+)
+def test_conversations_are_chosen_by_key_by_age_and_by_agent(
+    home: Path, words: tuple[str, ...], left: list[str]
+) -> None:
+    wrote(home, MAIN, said("hello"))
+    wrote(home, CODER, said("hello"))
+    os.utime(wrote(home, DOOR, said("hello")))  # just now
+    for path in home.glob("agents/*/sessions/*.jsonl"):
+        if DOOR not in path.read_text():
+            os.utime(path, (time.time() - 31 * DAY,) * 2)
+
+    planned = document_of("purge", *words, "--dry-run")
+    assert (planned["dryRun"], len(planned["removed"]), planned["freedBytes"]) == (True, 3 - len(left), 0)
+    assert document_of("list")["total"] == 3
+    done = document_of("purge", *words, "--yes")
+
+    assert done["removed"] == planned["removed"]
+    assert sorted(one["key"] for one in document_of("list")["sessions"]) == sorted(left)
+
+
+def test_a_purge_by_the_name_of_a_file_removes_that_file_alone(home: Path) -> None:
+    wrote(home, MAIN, said("old"))
+    file = Path(document_of("reset", "main")["file"])
+    current = wrote(home, MAIN, said("new"))
+
+    assert document_of("purge", file.name, "--yes")["removed"] == [str(file)]
+    assert current.exists()
+
+
+def test_a_purge_asks_and_names_what_it_would_remove(home: Path) -> None:
+    path = wrote(home, MAIN, said("hello"))
+    ask = ["sessions", "purge", "main"]
+
+    refused = CliRunner().invoke(app, ask, input="n\n")
+    silent = CliRunner().invoke(app, ask, input="")
+
+    assert f"would be removed: {path}" in refused.stdout and "Remove 1 file for good?" in refused.stdout
+    assert (refused.exit_code, silent.exit_code, path.exists()) == (1, 1, True)
+    done = CliRunner().invoke(app, ask, input="y\n")
+    assert (done.exit_code, path.exists()) == (0, False)
+    assert "1 file removed, " in done.stdout
+    assert "no conversation fits" in claw("purge", "--all").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ((), "needs conversations, or --older-than, or --all"),
+        (("main", "--all"), "needs conversations, or --older-than, or --all"),
+        (("--older-than", "soon"), "soon is no time"),
+        (("--all", "--json"), "with --json nobody can confirm"),
+        (("mian", "--yes"), "there is no conversation mian"),
+    ],
+)
+def test_a_purge_without_a_clear_order_removes_nothing(
+    home: Path, words: tuple[str, ...], problem: str
+) -> None:
+    path = wrote(home, MAIN, said("hello"))
+
+    answer = claw("purge", *words)
+
+    assert isinstance(answer.exception, UsageError) and problem in str(answer.exception)
+    assert path.exists()
+
+
+def test_a_purge_leaves_what_a_process_holds_and_says_so(home: Path) -> None:
+    held, free = wrote(home, MAIN, said("hello")), wrote(home, DOOR, said("hello"))
+    lock = JsonlSessionStore(home, Database(home / "state.db")).lock_of(MAIN, held)
+    lock.take()
+
+    done = document_of("purge", "--all", "--yes")
+
+    assert (done["code"], done["removed"], held.exists()) == (1, [str(free)], True)
+    assert f"process {os.getpid()} is using this session" in done["refused"][0]
+    lock.close()
 
 
 @pytest.mark.parametrize("command", ["reset", "delete", "repair"])

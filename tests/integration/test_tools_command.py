@@ -13,13 +13,6 @@ from claw_config_sdk import Scenario
 from typer.testing import CliRunner, Result
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    folder = tmp_path / "home" / ".claw"
-    folder.mkdir(parents=True)
-    return folder
-
-
 def claw(*words: str) -> Result:
     return CliRunner().invoke(app, ["tools", *words])
 

@@ -24,13 +24,6 @@ HELLO = Inbound(PLACE, "hello", Sender("42"), message_id="m1", event_id="e1")
 NOON = Clock(now=lambda: 1_790_000_000.0)
 
 
-@pytest.fixture
-def home(tmp_path):
-    folder = tmp_path / "home" / ".claw"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
 @contextmanager
 def journal_of(home):
     database = Database(home / "state.db")

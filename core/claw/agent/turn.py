@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
+import msgspec
+
 from claw.agent.context import RunningTurn, before_reset, engine_call
 from claw.agent.loop import Emit, LoopCallbacks, lacks_call, run_loop
 from claw.agent.outcome import may_be_empty, silent_tokens, turn_outcome
@@ -19,7 +21,7 @@ from claw.contracts.events import Event, MessageRecorded, Notice, RunEnded, Turn
 from claw.contracts.messages import AcceptedEvent, Inbound, Outbound
 from claw.contracts.provider import bill_to
 from claw.contracts.transcript import Assistant, Image, Message, ToolCall, User
-from claw.host.calls import notify_observers, run_filters, statements_at_end
+from claw.host.calls import notify_observers, run_filters, statements_at_end, turn_usage
 from claw.host.isolation import describe_exception
 from claw.i18n import t
 from claw.security.workspace_fs import WorkspaceFiles
@@ -61,6 +63,7 @@ class Turn:
     :param notices: lines for the owner that are sent beside the answer, such as a switch of model.
     :param stop_reason: of the answer, as in ``Outbound``.
     :param ran_out: the model used all its calls and would have continued.
+    :param model: of its newest answer, as ``provider/model``.
     """
 
     id: str
@@ -75,6 +78,7 @@ class Turn:
     stop_reason: str = "stop"
     notices: list[str] = field(default_factory=list)
     ran_out: bool = False
+    model: str = ""
 
     @property
     def numbers(self) -> list[int]:
@@ -292,6 +296,8 @@ async def _record_then_emit(session: BaseSession, emit: Emit, turn: Turn, event:
     if isinstance(event, MessageRecorded):
         if turn.parked and isinstance(event.message, Assistant) and event.message.stop_reason == "aborted":
             return  # the next process asks the model again
+        if isinstance(event.message, Assistant):
+            turn.model = event.message.model
         session.append(event.message)
     elif isinstance(event, RunEnded):
         turn.ran_out = event.stop_reason == "max_steps"
@@ -349,6 +355,8 @@ async def _end(
         if made is not None or not turn.parked:  # else the next process sends what the session holds
             turn.over = True
             is_logged = bool(turn.numbers)
+            usage, cost = turn_usage(turn.id, runtime.plugins)
+            ending = msgspec.structs.replace(ending, model=turn.model, usage=usage, cost_usd=cost)
             more = statements_at_end(turn.id, runtime.plugins)
             logged = made if made and is_logged else ()
             why = runtime.redact(ending.text if ending.outcome == "failed" else "; ".join(turn.notices))

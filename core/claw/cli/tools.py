@@ -16,7 +16,7 @@ from claw.cli.plugin_commands import AsJson
 from claw.config.summary import install_hint, package_of, plugins_that_bring
 from claw.contracts.errors import PluginError
 from claw.host.state import PluginState
-from claw.i18n import t
+from claw.i18n import t, with_label
 from claw.policy.catalog import normalise_tool_name
 from claw.policy.decision import Judgement, Ruling
 from claw.policy.subjects import RunFacts
@@ -44,10 +44,10 @@ def explain(
         document("tool", answer)
     else:
         verdict = t("available") if answer["available"] else t("not available")
-        typer.echo(f"{answer['name']}: {verdict}")
+        typer.echo(with_label(answer["name"], verdict))
         for head, value in (("why", answer["why"]), ("rule", _rule(answer)), ("fix", answer["fix"])):
             if value:
-                typer.echo(f"  {t(head)}: {value}")
+                typer.echo("  " + with_label(t(head), value))
     raise typer.Exit(code=0 if answer["available"] else 1)
 
 

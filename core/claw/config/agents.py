@@ -54,7 +54,7 @@ class ExecEnvironment(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    env_allow: tuple[str, ...] = ()
+    env_allow: tuple[str, ...] = Field((), description="More environment variables that a command may see.")
 
 
 class MessageSettings(Section):
@@ -157,11 +157,23 @@ class Subagents(Section):
     """Limits of the agents that an agent may start."""
 
     max_spawn_depth: int = Field(2, ge=0, le=10, description="How deep agents may start agents; 0 = never.")
-    max_children_per_agent: int = Field(5, ge=0, le=100)
-    max_concurrent: int = Field(1, ge=1, le=100)
-    archive_after_minutes: int = Field(60, ge=0)
-    model: Model | None = None
-    thinking: Thinking | None = None
+    max_children_per_agent: int = Field(
+        5, ge=0, le=100, description="Accepted, and without effect yet: sub-agents of one agent."
+    )
+    max_concurrent: int = Field(
+        1, ge=1, le=100, description="Accepted, and without effect yet: sub-agents that run at once."
+    )
+    archive_after_minutes: int = Field(
+        60,
+        ge=0,
+        description="Accepted, and without effect yet: minutes until an ended sub-agent is archived.",
+    )
+    model: Model | None = Field(
+        None, description="Accepted, and without effect yet: the model of sub-agents."
+    )
+    thinking: Thinking | None = Field(
+        None, description="Accepted, and without effect yet: their thinking level."
+    )
 
 
 class SandboxSettings(Section):
@@ -177,8 +189,8 @@ class SandboxSettings(Section):
 class Identity(Section):
     """Name and owners of the agent."""
 
-    name: str | None = None
-    emoji: str | None = None
+    name: str | None = Field(None, description="Its name in the prompt; IDENTITY.md goes before it.")
+    emoji: str | None = Field(None, description="Accepted, and without effect yet: the emoji of the agent.")
     owner_numbers: People = Field((), description="Owners; read beside the top-level owners.")
     owner_display_secret: Secret | None = Field(None, description="Key of the hashes of owners in prompts.")
 
@@ -195,23 +207,29 @@ def _check_workspace(value: str) -> str:
 class AgentSettings(Section):
     """Settings of one agent, or the defaults of all agents (``agents.defaults``)."""
 
-    model: Model | None = None
+    model: Model | None = Field(None, description="The model that answers, and its fallbacks, in order.")
     workspace: Annotated[str, AfterValidator(_check_workspace)] | None = Field(
         None,
         validation_alias=AliasChoices("workspace", "workspaceDir", "workspace_dir"),
         description="Folder where tools work; absent = workspace-ID in the home.",
     )
     system_prompt: str | None = Field(None, description="Your instructions, at the head of the prompt.")
-    tools: ToolsSettings | None = None
-    thinking_default: Thinking = "off"
+    tools: ToolsSettings | None = Field(None, description="Which tools the agent may use, and how.")
+    thinking_default: Thinking = Field(
+        "off", description="How much the model thinks before it answers; adaptive: it decides itself."
+    )
     tool_choice: str = Field(
         "auto", description="auto, none, required, or a tool, for a turn's first model call."
     )
     context_tokens: int | None = Field(None, ge=1000, description="Window; absent = the model's.")
     max_tokens: int | None = Field(None, ge=1, description="Longest answer.")
     max_turns: int | None = Field(200, ge=1, description="Model calls per message; null = no limit.")
-    temperature: float | None = Field(None, ge=0, le=2)
-    timeout_seconds: float | None = Field(None, gt=0, description="Longest turn.")
+    temperature: float | None = Field(
+        None, ge=0, le=2, description="Accepted, and without effect yet: the service's own value is used."
+    )
+    timeout_seconds: float | None = Field(
+        None, gt=0, description="Accepted, and without effect yet: seconds of a turn."
+    )
     history_limit: int | None = Field(None, ge=0, description="Earlier turns kept in a request; 0 = all.")
     bootstrap_max_chars: int = Field(20_000, ge=0, description="Of one context file in the prompt.")
     bootstrap_total_max_chars: int = Field(60_000, ge=0, description="Of all context files in the prompt.")
@@ -222,7 +240,9 @@ class AgentSettings(Section):
     subagents: Subagents = section_default()
     sandbox: SandboxSettings = section_default()
     identity: Identity = section_default()
-    user_timezone: Zone | None = None
+    user_timezone: Zone | None = Field(
+        None, description="Time zone of times and dates that the agent is shown; absent = this machine's."
+    )
     plugins: dict[str, dict[str, Any]] = Field({}, description="By plugin id: what it reads for this agent.")
 
 

@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_camel
 
 from claw.config.agents import ToolLists
 from claw.config.summary import DeclaredChannel
-from claw.config.values import Duration, Section, section_default, validation_error
+from claw.config.values import Duration, Section, validation_error
 
 
 class QueueSettings(Section):
@@ -32,11 +32,17 @@ class GroupSettings(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    enabled: bool = True
-    tools: ToolLists | None = None
-    tools_by_sender: dict[str, ToolLists] = section_default()
-    require_mention: bool = True
-    allow_from: tuple[str, ...] | None = None
+    enabled: bool = Field(True, description="false: messages of this group are ignored.")
+    tools: ToolLists | None = Field(None, description="Tools in this group, within those of the agent.")
+    tools_by_sender: dict[str, ToolLists] = Field(
+        {}, validate_default=True, description="In place of tools, by the id of the sender; '*' = all others."
+    )
+    require_mention: bool = Field(
+        True, description="Answer only messages that mention the bot or reply to it."
+    )
+    allow_from: tuple[str, ...] | None = Field(
+        None, description="Who of this group may talk to us; absent = as groupAllowFrom says."
+    )
     system_prompt: str | None = Field(None, description="Your instructions for this group, in its prompt.")
 
 
@@ -51,7 +57,7 @@ class DirectSettings(Section):
 class GroupEntry(GroupSettings):
     """One group, where groups are written as a list."""
 
-    chat_id: str | int
+    chat_id: str | int = Field(description="Id of the group.")
 
 
 _GROUP_FORMS = "a list ([{chatId: ID, tools: {…}}]) or a map ({ID: {tools: {…}}})"
@@ -81,13 +87,15 @@ class ChannelConfig(Section):
     Nobody may write until ``allowFrom`` names people, or a person was paired.
     """
 
-    enabled: bool = True
+    enabled: bool = Field(True, description="false: the channel is not started.")
     accounts: dict[str, dict[str, Any]] = Field({}, description="More accounts of the same service, by name.")
     dm_policy: Literal["pairing", "allowlist", "open", "disabled"] = Field(
         "pairing", description="Who may write in a direct chat; open needs allowFrom: ['*']."
     )
     allow_from: tuple[str, ...] = Field((), description="Stable ids of people who may write; empty = nobody.")
-    group_policy: Literal["allowlist", "open", "disabled"] = "allowlist"
+    group_policy: Literal["allowlist", "open", "disabled"] = Field(
+        "allowlist", description="Groups that may talk to us: those of groups, all, or none."
+    )
     group_allow_from: tuple[str, ...] | None = Field(
         None, description="Who of a listed group may talk to us; absent = all its members, empty = nobody."
     )

@@ -26,10 +26,10 @@ class LongPrice(Section):
     """Token prices for long requests."""
 
     tokens: PositiveInt = Field(description="Requests that are longer cost this.")
-    input: NonNegativeFloat | None = None
-    output: NonNegativeFloat | None = None
-    cache_read: NonNegativeFloat | None = None
-    cache_write: NonNegativeFloat | None = None
+    input: NonNegativeFloat | None = Field(None, description="Read, not from a cache.")
+    output: NonNegativeFloat | None = Field(None, description="Written, thoughts too.")
+    cache_read: NonNegativeFloat | None = Field(None, description="Absent = as input.")
+    cache_write: NonNegativeFloat | None = Field(None, description="Absent = as input.")
 
 
 class ModelPrice(Section):
@@ -63,22 +63,24 @@ class SessionSettings(Section):
     dm_scope: Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"] = Field(
         "per-channel-peer", description="Which direct chats share a conversation."
     )
-    main_key: str = "main"
+    main_key: str = Field("main", description="Last part of the key of an agent's main conversation.")
     identity_links: dict[str, tuple[str, ...]] = Field({}, description="Name → one person's channel:id.")
 
 
 class AuthProfile(Section):
     """A named key."""
 
-    id: str = Field(min_length=1)
-    api_key: Secret | None = None
-    type: Literal["api_key", "token", "oauth"] = "api_key"
+    id: str = Field(min_length=1, description="Name of the key, for authOrder and provider/model@NAME.")
+    api_key: Secret | None = Field(None, description="The key; prefer ${VARIABLE}.")
+    type: Literal["api_key", "token", "oauth"] = Field(
+        "api_key", description="api_key: it does not expire; token: it does; oauth: it is renewed."
+    )
 
 
 class ProviderConfig(Section):
     """Settings of every provider that core reads. A provider's own model inherits from it and adds its keys."""
 
-    enabled: bool = True
+    enabled: bool = Field(True, description="false: its models are not used.")
     base_url: str | None = Field(None, description="Where the service is; absent = the vendor's own.")
     api_key: Secret | None = Field(None, description="One key; several: authProfiles.")
     auth_profiles: tuple[AuthProfile, ...] = Field((), description="Named keys.")
@@ -124,7 +126,7 @@ class AnyProvider(ProviderConfig):
 class PluginEntry(Section):
     """One plugin: its switches, and its own settings."""
 
-    enabled: bool = True
+    enabled: bool = Field(True, description="false: the plugin is not loaded.")
     required: bool = Field(False, description="Do not start without it.")
     config: dict[str, Any] = Field({}, description="The plugin's own keys.")
 
@@ -148,7 +150,7 @@ class PluginsSettings(Section):
 
     allow: tuple[str, ...] | None = Field(None, description="Only these plugins may run.")
     deny: tuple[str, ...] = Field((), description="These plugins may not run.")
-    entries: dict[str, PluginEntry] = section_default()
+    entries: dict[str, PluginEntry] = Field({}, validate_default=True, description="By plugin id.")
     slots: Slots = section_default()
 
 
@@ -222,15 +224,21 @@ class PromptSettings(Section):
 class Peer(Section):
     """One chat."""
 
-    kind: Literal["direct", "dm", "group", "channel"]
-    id: str
+    kind: Literal["direct", "dm", "group", "channel"] = Field(
+        description="direct (or dm): one person; group or channel: several."
+    )
+    id: str = Field(description="Id of the person or the group.")
 
 
 class Match(Section):
     """Conditions on a message; an absent key matches all."""
 
-    channel: str | None = None
-    account: str | None = Field(None, validation_alias=AliasChoices("account", "accountId", "account_id"))
+    channel: str | None = Field(None, description="Name of the channel, such as telegram.")
+    account: str | None = Field(
+        None,
+        validation_alias=AliasChoices("account", "accountId", "account_id"),
+        description="Name of one of the channel's accounts.",
+    )
     group: str | None = Field(None, description="Id of a group or channel.")
     peer: Peer | None = None
     thread: str | None = Field(None, description="Id of a thread or topic.")
@@ -239,7 +247,10 @@ class Match(Section):
 class Binding(Section):
     """Routing of matching messages to an agent."""
 
-    agent: str = Field(validation_alias=AliasChoices("agent", "agentId", "agent_id"))
+    agent: str = Field(
+        validation_alias=AliasChoices("agent", "agentId", "agent_id"),
+        description="Id of the agent that answers.",
+    )
     match: Match = section_default()
 
 
@@ -257,13 +268,15 @@ class Settings(Section):
     locale: Literal["en", "zh"] = Field("en", description="Language of claw's own messages.")
     agents: Agents = section_default()
     tools: ToolsSettings = section_default()
-    channels: dict[str, AnyChannel] = section_default()
-    providers: dict[str, AnyProvider] = section_default()
+    channels: dict[str, AnyChannel] = Field({}, validate_default=True, description="Chat services, by name.")
+    providers: dict[str, AnyProvider] = Field(
+        {}, validate_default=True, description="Model services, by name."
+    )
     plugins: PluginsSettings = section_default()
     owners: People = Field((), description="People who may do everything: channel:id.")
     prompt: PromptSettings = section_default()
     session: SessionSettings = section_default()
     logging: Logging = section_default()
     messages: Messages = section_default()
-    bindings: tuple[Binding, ...] = ()
+    bindings: tuple[Binding, ...] = Field((), description="Which agent answers which messages.")
     models: ModelsSettings = section_default()

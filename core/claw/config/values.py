@@ -168,7 +168,11 @@ class Secret:
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
         reference = {"type": "object", "additionalProperties": False, "minProperties": 1, "maxProperties": 1}
-        reference["properties"] = {"env": {"type": "string"}, "file": {"type": "string"}}
+        told = {
+            "env": "Environment variable that holds it.",
+            "file": "File that holds it; relative to the home.",
+        }
+        reference["properties"] = {name: {"type": "string", "description": told[name]} for name in told}
         return {"anyOf": [{"type": "string"}, reference], "writeOnly": True}
 
     @classmethod

@@ -1,18 +1,19 @@
 """Events that a turn emits while it runs. Channels and observers receive them in order; ``--json`` prints them."""
 
+import dataclasses
 from typing import Any
 
 import msgspec
 
 from claw.contracts.tool import ToolResult
-from claw.contracts.transcript import Assistant, Message, ToolCall, ToolResultMessage
+from claw.contracts.transcript import Assistant, Message, ToolCall, ToolResultMessage, Usage
 
 
 async def ignore_event(said: object) -> None:
     """Ignore an event: for a turn, or a model call, without listeners."""
 
 
-class Event(msgspec.Struct, frozen=True, tag=True, tag_field="event"):
+class Event(msgspec.Struct, frozen=True, tag=True, tag_field="event", rename="camel"):
     """An event of a turn; in JSON the field ``event`` holds the name of its class."""
 
 
@@ -31,19 +32,19 @@ class StepStarted(Event, frozen=True):
     number: int
 
 
-class TextStreamed(Event, frozen=True, tag="TextPiece"):
+class TextStreamed(Event, frozen=True):
     """A piece of the answer text."""
 
     text: str
 
 
-class ThinkingStreamed(Event, frozen=True, tag="ThinkingPiece"):
+class ThinkingStreamed(Event, frozen=True):
     """A piece of the thinking text."""
 
     text: str
 
 
-class MessageRecorded(Event, frozen=True, tag="Said"):
+class MessageRecorded(Event, frozen=True):
     """A message is complete and part of the transcript."""
 
     message: Message
@@ -120,14 +121,32 @@ class TurnEnded(Event, frozen=True):
 
     :param outcome: delivered, silent, failed or stopped; skipped = a scheduled job that a budget left out.
     :param text: the answer, or the notice of the failure.
+    :param model: ``provider/model`` of the newest answer; empty when no model answered.
+    :param usage: tokens of all model calls of the turn, summaries too, since this process began it; None when there was
+        no call, or no plugin keeps accounts.
+    :param cost_usd: their cost in US dollars; None when one of them has no known price.
     """
 
     turn: str
     outcome: str
     text: str
+    model: str = ""
+    usage: Usage | None = None
+    cost_usd: float | None = None
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """Return the event as plain data: ``{"event": "ToolBegan", ...}``, for ``--json`` and logs."""
+    """Return the event as plain data: ``{"event": "ToolBegan", ...}``, for ``--json`` and logs.
+
+    Keys are in camelCase, except in the arguments and the ``details`` of a tool, which are its own.
+    """
     plain: dict[str, Any] = msgspec.to_builtins(event)
+    if isinstance(event, ToolEnded):
+        names = [field.name for field in dataclasses.fields(ToolResult)]
+        plain["result"] = {_camel(name): plain["result"][name] for name in names}
     return plain
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))

@@ -122,6 +122,9 @@ class ProviderMiddleware(Protocol):
     It may have ``describe_cost(account) -> str``: the cost of a conversation and of its agent today, a line for the
     person; ``account`` is a :class:`claw.CallAccount`.
 
+    It may have ``turn_usage(turn_id) -> tuple[Usage | None, float | None]``: the tokens of the turn's model calls and
+    their cost in US dollars, None = unknown; asked once, before ``at_end``, for the event ``TurnEnded``.
+
     It may have ``describe_malformed(call) -> str``: the error that the model is given for a call named
     ``UNREADABLE_CALL``, which the middleware made in place of one that it could not parse.
     """

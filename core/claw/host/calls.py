@@ -20,7 +20,7 @@ from claw.contracts.messages import ApprovalRequest, Decision
 from claw.contracts.prompt import PromptFacts, PromptSection, RenderedSection, render_section
 from claw.contracts.provider import CallAccount
 from claw.contracts.tool import ToolResult
-from claw.contracts.transcript import ToolCall
+from claw.contracts.transcript import ToolCall, Usage
 from claw.host.isolation import describe_exception
 from claw.host.registry import BUILTIN, Contribution, Registry
 from claw.host.worker import PluginWorker, isolated
@@ -147,6 +147,18 @@ def statements_at_end(turn: str, plugins: PluginSet) -> tuple[Statement, ...]:
 def describe_cost(account: CallAccount, plugins: PluginSet) -> str:
     """Return the cost of a conversation and of its agent today, as text; empty when no plugin keeps accounts."""
     return next(_answers_of_middleware("describe_cost", str, account, plugins), "")
+
+
+def turn_usage(turn: str, plugins: PluginSet) -> tuple[Usage | None, float | None]:
+    """Return the tokens of a turn's model calls and their cost in US dollars, as far as a plugin knows them."""
+    return next(_answers_of_middleware("turn_usage", _checked_usage, turn, plugins), (None, None))
+
+
+def _checked_usage(said: Any) -> tuple[Usage | None, float | None]:
+    usage, cost = said
+    if not isinstance(usage, Usage | None) or not isinstance(cost, float | int | None):
+        raise TypeError(f"turn_usage answered with {said!r:.200}, not a Usage and a cost")
+    return usage, cost
 
 
 def _answers_of_middleware(

@@ -28,7 +28,7 @@ _DIRECT, _GROUPS = ("direct", "dm"), ("group", "channel")
 class Admission:
     """The admission decision about one message.
 
-    :param kind: admitted; stranger (a direct chat with a sender who may get a pairing code); unaddressed (a message
+    :param kind: admitted; unknown sender (a direct chat with a sender who may get a pairing code); unaddressed (a message
         in an admitted group that does not address the agent: it is kept as group history); refused (dropped).
     :param why: reason for people, in the language in use.
     :param key: the dotted key that decided, as it is written in the file; empty when no key did.

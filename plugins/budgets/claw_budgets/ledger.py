@@ -68,6 +68,7 @@ class UsageLedger:
     def __init__(self, database: Database | None = None, clock: Clock | None = None) -> None:
         self.clock, self._database = clock or Clock(), database
         self._open: dict[str, list[Statement]] = {}
+        self._calls: dict[str, list[tuple[Usage, int | None]]] = {}  # of turns that have not ended
         self._sweeping = DailyTask(self.clock)
         if database:
             database.tables("spending", _TABLE)
@@ -89,7 +90,27 @@ class UsageLedger:
     def pop_turn_rows(self, turn: str) -> Sequence[Statement]:
         """Return and forget the statements to be written when a turn ends."""
         rows = self._open.pop(turn, [])
+        self._calls.pop(turn, None)
         return (*rows, *self._sweep()) if rows else ()
+
+    def count(self, turn: str, usage: Usage, nanos: int | None) -> None:
+        """Count a call for the total of its turn, whether a budget applies or not."""
+        if turn:
+            self._calls.setdefault(turn, []).append((usage, nanos))
+
+    def of_turn(self, turn: str) -> tuple[Usage | None, int | None]:
+        """Return the tokens and the cost of the calls of a running turn; no usage when it made none, no cost when one
+        of them has no known price.
+        """
+        calls = self._calls.get(turn)
+        if not calls:
+            return None, None
+        fresh, out, read, written = (
+            sum(part) for part in zip(*(_figures(usage) for usage, _ in calls), strict=True)
+        )
+        costs = [nanos for _, nanos in calls if nanos is not None]
+        usage = Usage(fresh, out, read, written, fresh + out + read + written)
+        return usage, sum(costs) if len(costs) == len(calls) else None
 
     def reserve(
         self, caps: Sequence[SpendingCap], bill: CallAccount, model: str, usage: Usage, nanos: int | None

@@ -81,6 +81,11 @@ class UsageMeter:
         """Return the rows of a turn's calls, to be written with its end."""
         return self.book.pop_turn_rows(turn)
 
+    def turn_usage(self, turn: str) -> tuple[Usage | None, float | None]:
+        """Return the tokens of a turn's calls and their cost in US dollars, for its last event."""
+        usage, nanos = self.book.of_turn(turn)
+        return usage, None if nanos is None else nanos / NANOS
+
     def describe_cost(self, account: CallAccount) -> str:
         """Describe the cost of a conversation, and of its agent today."""
         here = self.book.sums(session_key=account.session_key, conversation=account.conversation)
@@ -218,6 +223,7 @@ class _Metered:
                 "guessed",
             )
         nanos = self.price.nanos(usage) if self.price else None
+        self.book.count(self.bill.turn, usage, nanos)
         if self.key:
             self.book.settle(self.key, usage, nanos, state)
         else:

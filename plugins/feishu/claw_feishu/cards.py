@@ -20,7 +20,7 @@ from claw_feishu.tenant import SEQUENCE_BEHIND, STREAM_CLOSED, FeishuError, Tena
 CARDS = "/open-apis/cardkit/v1/cards"
 MOST_PACE_SECONDS = 5.0
 CALL_SECONDS = 5.0
-PATIENCE_SECONDS = 3.0
+LONGEST_WAIT_SECONDS = 3.0
 """Longest pause, asked for by the service, that the final write waits out itself."""
 LEAP = 1_000_000
 """Increment of the sequence after a takeover: a process that finishes the card of another does not know its
@@ -258,7 +258,7 @@ class CardStream:
 
     async def _complete_after_pause(self, outbound: Outbound) -> None:
         """Write everything after the pause that the service asked for; leave a long pause to the gateway."""
-        until = _now() + PATIENCE_SECONDS
+        until = _now() + LONGEST_WAIT_SECONDS
         while True:
             if self._paused_until > until:
                 raise FeishuError(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from claw import Finding, t
+from claw.runtime import with_label
 
 from claw_feishu.cards import Card
 from claw_feishu.longconn import Broken, ConnectionEvents, Fatal, LongConnection
@@ -113,7 +114,7 @@ async def diagnose(channel: "FeishuChannel") -> list[Finding]:
                     Finding("", "unreachable", why.problem, t("try again in a while")),
                 ]
             elif must:
-                found[purpose] = Finding("", "refused", f"{t(purpose)}: {why.problem}", why.fix)
+                found[purpose] = Finding("", "refused", with_label(t(purpose), why.problem), why.fix)
     found |= await _missing_event_scopes(channel)
     if channel.settings.mode == "websocket":
         try:

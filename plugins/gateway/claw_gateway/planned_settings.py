@@ -33,17 +33,19 @@ class ActiveHours(Section):
 
 
 class Heartbeat(Section):
-    """Turns that the scheduler starts."""
+    """Turns that the scheduler starts. They are not built yet: none is started."""
 
     every: Duration = Field(1800.0, description="off, or at least 10s.")
     active_hours: ActiveHours | None = None
-    model: Model | None = None
-    session: str = "main"
+    model: Model | None = Field(None, description="The model of these turns; absent = the agent's.")
+    session: str = Field("main", description="The conversation in which they run.")
     target: str = Field("last", description="Where to say it: last, none, or a channel.")
-    to: str | None = None
-    prompt: str | None = None
-    ack_max_chars: int = Field(300, ge=0)
-    light_context: bool = False
+    to: str | None = Field(None, description="Id of the chat in that channel.")
+    prompt: str | None = Field(None, description="What the agent is told.")
+    ack_max_chars: int = Field(
+        300, ge=0, description="Longest text beside an acknowledgement that is not sent."
+    )
+    light_context: bool = Field(False, description="Leave most context files out of the prompt.")
 
     @field_validator("every")
     @classmethod
@@ -61,12 +63,12 @@ class Heartbeat(Section):
 
 
 class Hooks(Section):
-    """``hooks``: messages that other programs post."""
+    """``hooks``: messages that other programs post. They are not built yet: nothing listens."""
 
-    enabled: bool = False
-    path: str = "/hooks"
-    token: Secret | None = None
-    allow_request_session_key: bool = False
+    enabled: bool = Field(False, description="Accept posted messages; not built yet.")
+    path: str = Field("/hooks", description="Path of their URLs.")
+    token: Secret | None = Field(None, description="What the programs must send; needed when enabled.")
+    allow_request_session_key: bool = Field(False, description="Let them name the conversation.")
 
     @model_validator(mode="after")
     def _posting_needs_token(self) -> "Hooks":
@@ -84,17 +86,17 @@ class Hooks(Section):
 class CronJob(Section):
     """One scheduled job."""
 
-    id: str = Field(min_length=1)
-    enabled: bool = True
+    id: str = Field(min_length=1, description="Name of the job.")
+    enabled: bool = Field(True, description="false: it does not run.")
     schedule: str | None = Field(None, description="Five cron fields: minute hour day month weekday.")
-    prompt: str = ""
+    prompt: str = Field("", description="What the agent is told.")
 
 
 class Cron(Section):
-    """``cron``."""
+    """``cron``: scheduled jobs. They are not built yet: no job runs."""
 
-    enabled: bool = True
-    jobs: tuple[CronJob, ...] = ()
+    enabled: bool = Field(True, description="false: no job runs.")
+    jobs: tuple[CronJob, ...] = Field((), description="The jobs.")
 
     def odd_keys(self, agents: Any) -> Iterator[OddKey]:
         """Yield that no job runs, and each schedule that is wrong."""

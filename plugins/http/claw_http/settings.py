@@ -68,8 +68,14 @@ MIN_TOKEN_CHARS = 16
 class GatewayAuth(Section):
     """Authentication of callers of the gateway."""
 
-    mode: Literal["token", "none"] = "token"
-    token: Secret | None = None
+    mode: Literal["token", "none"] = Field(
+        "token",
+        description="none is refused where the network reaches bind; the API needs a token all the same.",
+    )
+    token: Secret | None = Field(
+        None,
+        description="What callers of the API must send; 16 random characters or more. None = all are refused.",
+    )
 
 
 class GatewaySettings(Section):

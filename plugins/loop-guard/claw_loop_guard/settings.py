@@ -22,7 +22,7 @@ class LoopDetectors(Section):
 class LoopDetection(Section):
     """Detection of repeated tool calls within one turn."""
 
-    enabled: bool = True
+    enabled: bool = Field(True, description="false: repeated calls are not looked for.")
     history_size: int = Field(30, ge=1, description="Newest calls that are looked at.")
     warning_threshold: int = Field(10, ge=1, description="After this many, the model gets a warning.")
     critical_threshold: int = Field(

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 from claw import ClawError, ConfigError, HttpClients, PluginConfig, UsageError, nearest, t
-from claw.runtime import AsJson, command_host, document, load_setup
+from claw.runtime import AsJson, command_host, document, load_setup, with_label
 
 from claw_mcp import start
 from claw_mcp.fleet import Fleet
@@ -65,7 +65,7 @@ def show(server: str, as_json: AsJson = False) -> None:
         document("mcpServer", {"name": server, "offers": offers})
         return
     for offer in record.offers:
-        mark = f"! {held[offer.name]}: " if offer.name in held else ""
+        mark = "! " + with_label(held[offer.name], "") if offer.name in held else ""
         typer.echo(f"{mark}{full_name(server, offer.name)}")
         for line in (*offer.description.splitlines(), json.dumps(dict(offer.parameters), ensure_ascii=False)):
             typer.echo(f"    {line}")
@@ -111,7 +111,7 @@ def refresh(servers: Names = None, as_json: AsJson = False) -> None:
     for name in () if as_json else names:
         record = fleet.record(name)
         if name not in failed:
-            typer.echo(f"{name}: {t(_COUNTED, **_counts(record))}")
+            typer.echo(with_label(name, t(_COUNTED, **_counts(record))))
             if record.withheld:
                 typer.echo("  " + t("run: {command}", command=f"claw mcp show {name}"))
                 typer.echo("  " + t("run: {command}", command=f"claw mcp accept {name}"))

@@ -15,21 +15,26 @@ class ServerSettings(Section):
     HTTP).
     """
 
-    type: Literal["stdio", "http", "streamable-http", "streamableHttp"] | None = None
+    type: Literal["stdio", "http", "streamable-http", "streamableHttp"] | None = Field(
+        None, description="Not needed: command or url says it."
+    )
     command: str | None = Field(None, description="The program; found on PATH, or beside claw.")
-    args: tuple[str, ...] = ()
+    args: tuple[str, ...] = Field((), description="Arguments of the program.")
     env: dict[str, Secret] = Field(
         {}, description="Variables for the program, beside the harmless ones it gets anyway."
     )
     env_allow: tuple[str, ...] = Field((), description="Names of claw's own variables that it may see.")
     cwd: str | None = Field(None, description="Its working folder; absent = a folder of this plugin.")
-    url: str | None = None
+    url: str | None = Field(None, description="Address of a server of streamable HTTP.")
     headers: dict[str, Secret] = Field({}, description="Sent with each request.")
     timeout_seconds: float = Field(
-        60, gt=0, validation_alias=AliasChoices("timeoutSeconds", "timeout_seconds", "timeout")
+        60,
+        gt=0,
+        validation_alias=AliasChoices("timeoutSeconds", "timeout_seconds", "timeout"),
+        description="Longest call of a tool, in seconds; timeout is read too.",
     )
     connect_seconds: float = Field(20, gt=0, description="How long connecting may take.")
-    disabled: bool = False
+    disabled: bool = Field(False, description="true: the server is not used.")
     optional: bool = Field(False, description="Its tools stand only when an allow list names them.")
     owner_only: bool = Field(False, description="Its tools are for owners.")
 
@@ -77,7 +82,9 @@ def _names(servers: dict[str, ServerSettings]) -> dict[str, ServerSettings]:
 class McpSettings(Section):
     """``plugins.entries.mcp.config``; ``mcpServers`` may stand at the top of the file too."""
 
-    mcp_servers: Annotated[dict[str, ServerSettings], AfterValidator(_names)] = Field({})
+    mcp_servers: Annotated[dict[str, ServerSettings], AfterValidator(_names)] = Field(
+        {}, description="Servers, by a name of yours: their tools are NAME__tool."
+    )
     first_connect_seconds: float = Field(
         5,
         ge=0,

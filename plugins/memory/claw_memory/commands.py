@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from claw import HttpClients, PluginConfig, ToolError, t
-from claw.runtime import load_setup
+from claw.runtime import load_setup, with_label
 
 from claw_memory.embedder import OFF
 from claw_memory.memories import Memories
@@ -167,7 +167,7 @@ def _progress(what: str) -> Any:
     def show_progress(done: int, all_: int) -> bool:
         if sys.stderr.isatty() and all_:
             end = "\n" if done >= all_ else ""
-            typer.echo(f"\r{what}: {done}/{all_}{end}", nl=False, err=True)
+            typer.echo(f"\r{with_label(what, f'{done}/{all_}')}{end}", nl=False, err=True)
         return True
 
     return show_progress

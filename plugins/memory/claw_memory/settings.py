@@ -12,7 +12,7 @@ from claw_memory.embedder import OFF, built_in
 class Variety(Section):
     """Rank results lower that repeat a better one (maximal marginal relevance)."""
 
-    enabled: bool = False
+    enabled: bool = Field(False, description="true: it is done.")
     weight: float = Field(
         0.7, ge=0, le=1, description="Of the score, against being unlike the results before."
     )
@@ -21,8 +21,8 @@ class Variety(Section):
 class Decay(Section):
     """Rank old day files lower. MEMORY.md and files without a date in their name are not affected."""
 
-    enabled: bool = False
-    half_life_days: float = Field(30, gt=0)
+    enabled: bool = Field(False, description="true: it is done.")
+    half_life_days: float = Field(30, gt=0, description="Age in days at which a file counts half.")
 
 
 class MemorySettings(Section):
@@ -52,11 +52,17 @@ class MemorySettings(Section):
 class MemorySearch(Section):
     """Settings of memory search."""
 
-    enabled: bool = True
+    enabled: bool = Field(
+        True, description="false: a search is refused, and the prompt does not ask for one."
+    )
     provider: str | None = Field(None, description="Who embeds texts; absent = what is installed.")
-    model: str | None = None
-    citations: Literal["on", "off", "auto"] = "on"
-    max_results: int = Field(6, ge=1)
+    model: str | None = Field(
+        None, description="Model that embeds texts; absent = the first of the provider."
+    )
+    citations: Literal["on", "off", "auto"] = Field(
+        "on", description="Results name file and line; auto: not in a chat where others read along."
+    )
+    max_results: int = Field(6, ge=1, description="Results of a search, when the agent asks for no number.")
 
     def unknown_names(
         self, plugins: Iterable[Any]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import typer
 from claw import Inbound, t
-from claw.runtime import BUILTIN, DEFAULT_TIMEOUTS, SYSTEM_CLOCK, AsJson, Clock, document
+from claw.runtime import BUILTIN, DEFAULT_TIMEOUTS, SYSTEM_CLOCK, AsJson, Clock, document, with_label
 from claw_config_sdk import Scenario, probe_message, takes_scenario
 
 from claw_prompt.message_stability import repeated_messages
@@ -228,8 +228,8 @@ def _print(broken: Sequence[PromptDifference], timed: Sequence[tuple[PromptPart,
     typer.echo(t("not stable: a provider cannot cache the part before the cache boundary"))
     for each in broken:
         typer.echo(f"  {_label(each.part)}")
-        typer.echo(f"    {t('first turn')}:  {each.first}")
-        typer.echo(f"    {t('second turn')}: {each.second}")
+        typer.echo("    " + with_label(t("first turn"), each.first))
+        typer.echo("    " + with_label(t("second turn"), each.second))
     for part, moment in timed:
         typer.echo(f"  {_label(part)}")
         typer.echo(f"    {t('contains the time: {moment}', moment=moment)}")

@@ -5,7 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from claw import CallAccount, Tool, t
-from claw.runtime import CHARS_PER_TOKEN, CompactionRecord, Conversation, FunctionCommand, describe_cost
+from claw.runtime import (
+    CHARS_PER_TOKEN,
+    CompactionRecord,
+    Conversation,
+    FunctionCommand,
+    describe_cost,
+    with_label,
+)
 
 from claw_sessions.index import counted_messages
 
@@ -33,7 +40,7 @@ async def _reset(arguments: str, conversation: Conversation) -> str:
 
 async def _status(arguments: str, conversation: Conversation) -> str:
     lines = await conversation.call(status_of, conversation)
-    return "\n".join(f"{label}: {value}" for label, value in lines.items())
+    return "\n".join(with_label(label, value) for label, value in lines.items())
 
 
 async def status_of(conversation: Conversation) -> Mapping[str, str]:

@@ -19,6 +19,7 @@ from claw.runtime import (
     parse_key,
     replace_file,
     table,
+    with_label,
 )
 
 from claw_sessions import commands_maintenance
@@ -115,7 +116,7 @@ def show(
         document("session", {**_session_data(kept, reading), "entries": [*map(_entry_data, entries)]})
         return
     for name, value in _facts(kept, reading):
-        typer.echo(t("{name}: {value}", name=name, value=value))
+        typer.echo(with_label(name, value))
     for line in render_lines(entries):
         typer.echo(line)
     if damage := _damage(reading):
@@ -175,6 +176,7 @@ def search(
 
 app.command()(commands_maintenance.reset)
 app.command()(commands_maintenance.delete)
+app.command()(commands_maintenance.purge)
 app.command()(commands_maintenance.repair)
 app.command()(commands_maintenance.archive)
 

@@ -1,18 +1,20 @@
-"""``claw sessions reset|delete|repair|archive``: changes to stored conversations, each under its lock."""
+"""``claw sessions reset|delete|purge|repair|archive``: changes to stored conversations, each under its lock."""
 
 import os
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 from claw import ClawError, UsageError, t
-from claw.runtime import AsJson, document, home_of, load_setup
+from claw.runtime import AsJson, Clock, document, home_of, load_setup, parse_duration, with_label
 
-from claw_sessions.index import CURRENT, LEFT_OVER, find_session, list_sessions
+from claw_sessions.index import CURRENT, LEFT_OVER, SessionFile, find_files, find_session, list_sessions
 from claw_sessions.maintenance import (
     ArchiveResult,
     RepairResult,
     apply_retention as archived,
     end_session,
+    purge_session,
     repair_session as repaired,
 )
 from claw_sessions.settings import Retention
@@ -28,6 +30,70 @@ def reset(key: Key, as_json: AsJson = False) -> None:
 def delete(key: Key, as_json: AsJson = False) -> None:
     """Take a conversation off the list. What was said is kept aside, as *.deleted.TIME."""
     _archive_as(key, "deleted", as_json)
+
+
+def purge(
+    keys: Annotated[
+        list[str] | None, typer.Argument(help="Session keys, their ends, or names of files.")
+    ] = None,
+    older_than: Annotated[str, typer.Option(help="Those without a change for this time, such as 30d.")] = "",
+    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    agent: Annotated[str, typer.Option(help="Only conversations of this agent.")] = "",
+    pretend: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove conversations for good, archived files and tool results too. Exit code 1: not confirmed, or one is held."""
+    if sum(map(bool, (keys, older_than, every))) != 1:
+        fix = "claw sessions list shows the conversations"
+        raise UsageError("claw sessions purge needs conversations, or --older-than, or --all", fix=fix)
+    if as_json and not (yes or pretend):
+        raise UsageError("with --json nobody can confirm", fix="Add --yes, or --dry-run")
+    home = home_of(os.environ)
+    found = [kept for kept in list_sessions(home) if agent in ("", kept.agent)]
+    chosen = _files_to_purge(found, keys or (), older_than)
+    if not as_json:
+        for kept in () if yes and not pretend else chosen:
+            typer.echo(with_label(t("would be removed"), kept.path))
+    if chosen and not (
+        pretend or yes or typer.confirm(t("Remove {count:file|files} for good?", count=len(chosen)))
+    ):
+        raise typer.Exit(code=1)
+    removed, refused = list[SessionFile](), list[str]()
+    for kept in () if pretend else chosen:
+        try:
+            purge_session(home, kept)
+            removed.append(kept)
+        except ClawError as why:
+            refused.append(str(why))
+    freed = sum(kept.size_bytes for kept in removed)
+    if as_json:
+        paths = [str(kept.path) for kept in (chosen if pretend else removed)]
+        body = {"dryRun": pretend, "removed": paths, "freedBytes": freed, "refused": refused}
+        document("sessions-purge", body)
+    elif not chosen:
+        typer.echo(t("no conversation fits"))
+    elif not pretend:
+        typer.echo(t("{count:file|files} removed, {size:byte|bytes}", count=len(removed), size=freed))
+    for line in refused:
+        typer.echo(line, err=True)
+    raise typer.Exit(code=int(bool(refused)))
+
+
+def _files_to_purge(
+    found: Sequence[SessionFile], keys: Sequence[str], older_than: str
+) -> tuple[SessionFile, ...]:
+    """Select the files to remove: those of the keys, or those that are old enough, or all. Newest first.
+
+    :raises UsageError: a key fits no conversation or several, or the age is no duration.
+    """
+    if keys:
+        return tuple(dict.fromkeys(kept for key in keys for kept in find_files(found, key)))
+    seconds = parse_duration(older_than) if older_than else 0.0
+    if seconds is None:
+        raise UsageError("{value} is no time", where="--older-than", fix="Write 12h or 30d", value=older_than)
+    now = Clock().now()
+    return tuple(kept for kept in found if not older_than or now - kept.changed_at > seconds)
 
 
 def repair(
@@ -81,7 +147,7 @@ def archive(
     compressed = t("would be compressed") if pretend else t("compressed")
     for word, group in ((removed, done.removed), (compressed, done.compressed)):
         for kept in group:
-            typer.echo(f"{word}: {kept.path}")
+            typer.echo(with_label(word, kept.path))
     if not (done.removed or done.compressed):
         has_limits = keep.compress_after or keep.remove_after or keep.max_size is not None
         typer.echo(

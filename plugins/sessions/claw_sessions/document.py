@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from claw import Image, t
+from claw.runtime import with_label
 
 from claw_sessions.render import AGENT, CALL, NOTE, PERSON, RESULT, SUMMARY, Passage, heading, one_line
 
@@ -27,12 +28,12 @@ def render_lines(passages: Iterable[Passage]) -> Iterator[str]:
             continue
         yield f"{time[:5]:5} {heading(passage)}  [{passage.id}]"
         yield from (f"    {line}".rstrip() for line in passage.text.splitlines())
-        yield from (f"    [{t('a picture')}: {image.mime}]" for image in passage.images)
+        yield from (f"    [{with_label(t('a picture'), image.mime)}]" for image in passage.images)
 
 
 def render_markdown(head: str, facts: Iterable[tuple[str, str]], passages: Iterable[Passage]) -> str:
     """Render as Markdown: messages unchanged, calls and results in fences that their content cannot close."""
-    parts = [f"# {head}", "\n".join(f"- {name}: {value}" for name, value in facts)]
+    parts = [f"# {head}", "\n".join(f"- {with_label(name, value)}" for name, value in facts)]
     for passage in passages:
         moment = f" · {_utc_time(passage)}" if passage.at else ""
         title = _one_line(heading(passage))

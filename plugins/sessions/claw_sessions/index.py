@@ -125,6 +125,18 @@ def find_session(found: Sequence[SessionFile], name: str) -> SessionFile:
     raise _not_found(found, name)
 
 
+def find_files(found: Sequence[SessionFile], name: str) -> list[SessionFile]:
+    """Find all files of a session key, archived ones too; for the name of a file, that file.
+
+    :raises UsageError: none or several match; the nearest key is named.
+    """
+    keys = {kept.key for kept in found if kept.key and (kept.key == name or _has_tail(kept, name))}
+    wanted = {name} if name in keys else keys
+    if len(wanted) == 1:
+        return [kept for kept in found if kept.key in wanted]
+    return [find_session(found, name)]
+
+
 def _not_found(found: Sequence[SessionFile], name: str) -> UsageError:
     if not found:
         return UsageError("there is no conversation {name}, and no other one yet", name=name)

@@ -1,4 +1,4 @@
-"""Maintenance of session files: end, repair, compress, remove. Only the retention settings delete data."""
+"""Maintenance of session files: end, repair, compress, remove. Only a purge and the retention settings delete data."""
 
 import gzip
 from collections.abc import Iterator, Sequence
@@ -88,6 +88,21 @@ def end_session(home: Path, kept: SessionFile, tag: str, clock: Clock = _CLOCK) 
             database.write_all(delete if tag == "deleted" else renew)
             Overrides(database).clear(kept.key)
     return place
+
+
+def purge_session(home: Path, kept: SessionFile, clock: Clock = _CLOCK) -> None:
+    """Remove a file for good, with the tool results that belong to it; a current conversation is ended before.
+
+    :raises BusyError: a process holds it.
+    :raises ClawError: it cannot be removed.
+    """
+    current = kept.state in (CURRENT, LEFT_OVER)
+    place = end_session(home, kept, "deleted", clock) if current else kept.path
+    try:
+        place.unlink(missing_ok=True)
+    except OSError as refused:
+        raise cannot_write(place, refused) from refused
+    _remove_remains(kept)
 
 
 def repair_session(home: Path, kept: SessionFile, clock: Clock = _CLOCK) -> RepairResult:

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 _REFUSALS = 3
 """So many refusals of a token that worked before, one after another, and a person has to act: fewer are a fault of the
-service, which heals."""
+service, which passes."""
 
 
 class AccountConnection:

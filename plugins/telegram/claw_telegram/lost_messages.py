@@ -20,7 +20,7 @@ MOST_IDS, MOST_IDS_OF_A_GROUP = 20, 5
 """Limits of ids that are tried while messages wait for the search: a group takes 20 calls a minute."""
 MOST_IDS_IN_TIME, MOST_IDS_OF_A_GROUP_IN_TIME = 200, 60
 """Limits where no message waits. Basic groups share a sequence of ids with all private chats."""
-_PATIENCE_SECONDS = 5.0
+_LONGEST_WAIT_SECONDS = 5.0
 _SUPERGROUP = "-100"
 
 
@@ -84,6 +84,6 @@ async def _is_own(api: BotApi, token: str, chat: int | str, id: int) -> bool:
             if isinstance(why, TelegramError) and why.status == 400:
                 return why.says("message is not modified")
             pause = why.retry_after_seconds
-            if pause is None or pause > _PATIENCE_SECONDS:
+            if pause is None or pause > _LONGEST_WAIT_SECONDS:
                 raise
         await asyncio.sleep(pause)  # here, as a new search would begin with the first id

@@ -12,7 +12,7 @@ from claw.runtime import SYSTEM_CLOCK, Clock
 
 from claw_telegram.call_budget import BOT, CallBudget, CallKind, CountedCall
 
-PATIENCE_SECONDS: Mapping[CallKind, float] = {"post": 0.5, "edit": 2.0, "sign": 5.0}
+LONGEST_WAIT_SECONDS: Mapping[CallKind, float] = {"post": 0.5, "edit": 2.0, "sign": 5.0}
 """Longest wait inside a call that was not allowed beforehand; after it the caller is asked to come again.
 
 An answer in many messages is one call of the gateway, which has a time limit: so its posts do not wait one after another.
@@ -107,10 +107,10 @@ class Pacer:
 
     async def _admit_soon(self, chat: str, kind: CallKind) -> CountedCall | None:
         """Wait as long as a call may; return None when that is not enough."""
-        patience = PATIENCE_SECONDS[kind]
-        if self._budget.wait(chat, kind, self._clock.monotonic()) <= patience:
+        longest_wait = LONGEST_WAIT_SECONDS[kind]
+        if self._budget.wait(chat, kind, self._clock.monotonic()) <= longest_wait:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(longest_wait):
                     return await self._admit(chat, kind)
         return None
 

@@ -49,9 +49,12 @@ class ExecSettings(Section):
         (), description="Programs that only filter a stream."
     )
     trusted_dirs: tuple[str, ...] = Field((), description="Folders whose programs are what they seem.")
-    strict_inline_eval: bool = True
+    strict_inline_eval: bool = Field(
+        True,
+        description="An interpreter runs script files only; program text in its command line is refused.",
+    )
     env_allow: tuple[str, ...] = Field((), description="More environment variables that a command may see.")
-    timeout_seconds: float = Field(120.0, gt=0)
+    timeout_seconds: float = Field(120.0, gt=0, description="Longest command, when the agent names no time.")
     max_output_chars: int = Field(
         30_000,
         ge=1000,

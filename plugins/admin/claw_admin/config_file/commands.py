@@ -9,7 +9,16 @@ from typing import Annotated, Any
 
 import typer
 from claw import ConfigError, t
-from claw.runtime import AsJson, ConfigSource, document, format_key, installed_plugins, owners_in, split_key
+from claw.runtime import (
+    AsJson,
+    ConfigSource,
+    document,
+    format_key,
+    installed_plugins,
+    owners_in,
+    split_key,
+    with_label,
+)
 from claw_config_sdk import config_findings, file_of, labelled, parse_value, set_value, unset_value
 from typer.core import TyperCommand
 
@@ -109,5 +118,5 @@ def _report_change(path: Path, key: str, values: tuple[Any, Any], unchanged: str
     done = f"{key} {unchanged}" if unchanged else f"{key.removesuffix('[]')}: {old} → {new}"
     typer.echo(f"{path}: {done}")
     for label, text in lines:
-        typer.echo(f"{label}: {text}", err=True)
+        typer.echo(with_label(label, text), err=True)
     return bool(errors or warnings)

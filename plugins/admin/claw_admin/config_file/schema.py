@@ -75,5 +75,6 @@ def _add_plugin(plugin: str, sections: dict[str, Any], own: Mapping[str, Any]) -
     """Add the schema of ``plugins.entries.ID``, whose ``config`` is the plugin's."""
     entries = sections["PluginsSettings"]["properties"]["entries"]
     entry = copy.deepcopy(sections["PluginEntry"])
-    entry["properties"]["config"] = copy.deepcopy(dict(own))
+    meaning = entry["properties"]["config"]["description"]
+    entry["properties"]["config"] = {"description": meaning, **copy.deepcopy(dict(own))}
     entries.setdefault("properties", {})[plugin] = entry

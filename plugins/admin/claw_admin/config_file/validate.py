@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 from claw import ConfigError, t
-from claw.runtime import AsJson, document, find_config, home_of, use_configured_locale
+from claw.runtime import AsJson, document, find_config, home_of, use_configured_locale, with_label
 from claw_config_sdk import config_findings, file_of, labelled
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Read, change and check the config file.")
@@ -25,7 +25,7 @@ def validate(as_json: AsJson = False) -> None:
         document("config-findings", body | {"errors": _as_data(errors), "warnings": _as_data(warnings)})
     else:
         for label, one in labelled(errors, warnings):
-            typer.echo(f"{label}: {one}", err=True)
+            typer.echo(with_label(label, one), err=True)
         if problems:
             place = f"{path}: " if path else ""
             typer.echo(place + t("{count:setting does|settings do} not work", count=len(problems)))

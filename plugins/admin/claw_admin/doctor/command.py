@@ -25,6 +25,7 @@ from claw.runtime import (
     table,
     tool_fact,
     unknown_plugin_error,
+    with_label,
 )
 
 from claw_admin.doctor.plugin_checks import (
@@ -89,7 +90,7 @@ def doctor(
         )
     else:
         for one in facts:
-            typer.echo(f"{one.about}: {one.problem}")
+            typer.echo(with_label(one.about, one.problem))
         _print_findings(left, fixed)
     raise typer.Exit(code=1 if any(one.grave for one in left) else 0)
 
@@ -261,7 +262,7 @@ def _print_findings(found: Sequence[Finding], fixed: Sequence[str]) -> None:
         mark = t("problem") if one.grave else t("note")
         names_a_key = f" {one.about}." in f" {one.problem}"
         about = "" if names_a_key else f"{one.about}: "
-        typer.echo(f"{mark}: {about}{one.problem}" + (f" ({one.fix})" if one.fix else ""))
+        typer.echo(with_label(mark, f"{about}{one.problem}") + (f" ({one.fix})" if one.fix else ""))
     grave = sum(one.grave for one in found)
     typer.echo(t("{count:problem|problems} found", count=grave) if grave else t("no problems found"))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 from claw import t
-from claw.runtime import AsJson, Setup, document, home_problem, load_setup, plugin_states
+from claw.runtime import AsJson, Setup, document, home_problem, load_setup, plugin_states, with_label
 
 from claw_admin.config_checks.file_warnings import file_warnings
 
@@ -25,10 +25,10 @@ def status(as_json: AsJson = False) -> None:
     for name, value in facts.items():
         if isinstance(value, Mapping):
             value = ", ".join(f"{count} {t(state)}" for state, count in value.items()) or "0"  # noqa: PLW2901
-        typer.echo(f"{t(name)}: {value}")
+        typer.echo(with_label(t(name), value))
     problems = [home_problem(setup.config.home)] if setup.config.home.is_dir() else []
     for warning in (*filter(None, problems), *file_warnings(setup.config), *_faults_of_plugins()):
-        typer.echo(f"{t('warning')}: {warning}", err=True)
+        typer.echo(with_label(t("warning"), warning), err=True)
 
 
 def _faults_of_plugins() -> list[str]:

@@ -27,6 +27,7 @@ from claw.runtime import (
     table,
     unknown_plugin_error,
     use_configured_locale,
+    with_label,
 )
 from claw_config_sdk import file_of
 from claw_tool_sdk import pip_command
@@ -184,7 +185,7 @@ def _set_enabled(plugin: str, as_json: bool, *, on: bool) -> None:
     if as_json:
         document("plugin-state", {"plugin": plugin, "state": state.shown, "why": state.why})
     else:
-        typer.echo(f"{plugin}: {t(state.shown)}" + (f" ({state.why})" if state.why else ""))
+        typer.echo(with_label(plugin, t(state.shown)) + (f" ({state.why})" if state.why else ""))
 
 
 def _home() -> Path:
@@ -287,7 +288,7 @@ def _print_result(plan: InstallPlan, staged: bool) -> None:
         return
     for one in _new_plugins(plan):
         why = f" ({one.why})" if one.why else ""
-        typer.echo(f"{one.id} {one.found.version}: {t(one.state)}{why}")
+        typer.echo(with_label(f"{one.id} {one.found.version}", f"{t(one.state)}{why}"))
         if one.fix:
             typer.echo(f"  {one.fix}")
     typer.echo(t("done"))

@@ -15,6 +15,7 @@ from claw.runtime import (
     plugin_data,
     plugin_states,
     unknown_plugin_error,
+    with_label,
 )
 
 from claw_admin.doctor.hooks import loaded_plugins
@@ -41,9 +42,9 @@ def info(plugin: str, as_json: AsJson = False) -> None:
         return
     for key, value in body.items():
         if value not in (None, "", [], {}):
-            typer.echo(t("{name}: {value}", name=t(_LABELS.get(key, key)), value=_shown(key, value)))
+            typer.echo(with_label(t(_LABELS.get(key, key)), _shown(key, value)))
     for state in unused:
-        typer.echo(t("{name}: {value}", name=t(state.state), value=state.why + f" ({state.fix})"))
+        typer.echo(with_label(t(state.state), f"{state.why} ({state.fix})"))
     for one in contributions:
         line = t("{hook}: {name}, order {order}, position {position:g}", **one)
         choice = t("active") if one["inForce"] else t("inactive")

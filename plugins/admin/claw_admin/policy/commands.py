@@ -19,6 +19,7 @@ from claw.runtime import (
     load_setup,
     read_config,
     table,
+    with_label,
 )
 from claw_config_sdk import Scenario, takes_scenario
 
@@ -68,7 +69,7 @@ def show(*, scenario: Scenario, as_json: AsJson = False) -> None:
     typer.echo(f"{judged.run.agent_id}, {judged_models(judged)}, {setup.config.file}")
     rows = [row for stage in stages for row in _rows(*stage)]
     table([t("stage"), t("rule"), t("where"), t("removes")], rows)
-    typer.echo(f"{t('available')}: {', '.join(judged.allowed_names) or '-'}")
+    typer.echo(with_label(t("available"), ", ".join(judged.allowed_names) or "-"))
 
 
 @app.command("test")

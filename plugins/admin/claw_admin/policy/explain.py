@@ -259,7 +259,7 @@ def _not_registered(
     ]
     if candidates:
         best = next((one for one in candidates if one.id == supplier), candidates[0])
-        return replace(_plugin_not_in_use(name, best, config), core=wanted in CORE_TOOLS)
+        return replace(plugin_not_in_use(name, best, config), core=wanted in CORE_TOOLS)
     if handed is not None:
         key = format_key(("tools", "suppliers", handed))
         return Explanation(
@@ -293,8 +293,8 @@ def _known_names(judgement: Judgement, plugin_states: Sequence[PluginState]) -> 
     return declared | {fact.name for fact in judgement.facts} | set(CORE_TOOLS)
 
 
-def _plugin_not_in_use(name: str, plugin: PluginState, config: Config) -> Explanation:
-    """Explain a tool whose plugin is installed and not in use."""
+def plugin_not_in_use(name: str, plugin: PluginState, config: Config) -> Explanation:
+    """Explain a tool or a channel whose plugin is installed and not in use."""
     plugins, stage, key = config.settings.plugins, plugin.state, ""
     edits: tuple[ConfigEdit, ...] = ()
     if plugin.state == DISABLED:

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 from claw import PluginError, t
-from claw.runtime import App, AsJson, Host, Judgement, document, load_setup
+from claw.runtime import App, AsJson, Host, Judgement, document, load_setup, with_label
 from claw_config_sdk import Scenario, takes_scenario
 
 from claw_admin.policy.explain import Explanation, JudgedTools, explain_tool
@@ -47,23 +47,23 @@ def explanation_lines(answer: Explanation, judged: Judgement) -> Iterator[str]:
     """Yield the explanation as lines of text."""
     verdict = t("available") if answer.available else t("not available")
     by = t("core tool, from plugin {id}" if answer.core else "plugin {id}", id=answer.plugin)
-    yield f"{answer.name}: {verdict}" + (f" ({by})" if answer.plugin else "")
+    yield with_label(answer.name, verdict) + (f" ({by})" if answer.plugin else "")
     if answer.why:
-        yield f"  {t('why')}: {answer.why}"
+        yield "  " + with_label(t("why"), answer.why)
     if answer.key:
         whose = f" ({answer.whose})" if answer.whose else ""
         location = f"{answer.file}:{answer.line}" if answer.line else answer.file
-        yield f"  {t('rule')}: {answer.key}{whose}  {location}".rstrip()
+        yield "  " + with_label(t("rule"), f"{answer.key}{whose}  {location}".rstrip())
     for edit in answer.edits:
-        yield f"  {t('run')}: {edit.command}"
+        yield "  " + with_label(t("run"), edit.command)
     if answer.fix:
-        yield f"  {t('fix')}: {answer.fix}"
+        yield "  " + with_label(t("fix"), answer.fix)
     for text, edits in answer.rivals:
-        yield f"  {t('note')}: {text}" + "".join(f" ({edit.command})" for edit in edits)
+        yield "  " + with_label(t("note"), text) + "".join(f" ({edit.command})" for edit in edits)
     if judged.fallbacks or judged.run.model:
-        yield f"  {t('model')}: {judged_models(judged)}"
+        yield "  " + with_label(t("model"), judged_models(judged))
     if answer.steps:
-        yield f"  {t('gates and layers')}:"
+        yield "  " + with_label(t("gates and layers"), "").rstrip()
     for step in answer.steps:
         verdict = t("in") if step.passes else t("out")
         at = f"  ({step.key}, {t('line {line}', line=step.line)})" if step.line else ""

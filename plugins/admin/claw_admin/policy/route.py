@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 import typer
@@ -20,15 +20,18 @@ from claw.runtime import (
     document,
     format_key,
     home_of,
+    install_hint,
     load_setup,
     open_state,
     paired_people,
     route_message,
     split_key,
     value_at,
+    with_label,
 )
 from claw_config_sdk import Scenario, takes_scenario
 
+from claw_admin.policy.explain import plugin_not_in_use
 from claw_admin.policy.fixes import ConfigEdit
 
 app = typer.Typer(
@@ -64,13 +67,46 @@ def explain(
     person = Sender(sender, is_bot=bot) if sender or channel != TERMINAL else LOCAL_SENDER
     inbound = Inbound(address, "", person, chat_type=kind, mentions_us=mention or kind == "direct")
     verdict = decide_admission(inbound, setup.config, _paired(address))
-    destination = route_message(inbound, setup.config)
-    edits = admission_fix(verdict, inbound, setup.config)
-    if as_json:
-        document("route", explanation_data(verdict, destination, setup.config, edits))
+    repair = _without_plugin(channel, setup) if verdict.kind != "refused" else None
+    if repair:
+        verdict = Admission("refused", repair.why, repair.key, verdict.owner)
     else:
-        typer.echo("\n".join(explanation_lines(verdict, destination, setup.config, edits, channel)))
+        edits = admission_fix(verdict, inbound, setup.config)
+        repair = Repair(edits, admission_advice(verdict, inbound, setup.config))
+    destination = route_message(inbound, setup.config)
+    if as_json:
+        document("route", explanation_data(verdict, destination, setup.config, repair))
+    else:
+        typer.echo("\n".join(explanation_lines(verdict, destination, setup.config, repair, channel)))
     raise typer.Exit(code=0 if verdict.kind == "admitted" else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The way to get a message through.
+
+    :param edits: changes of the file. ``fix``: what else helps, as text; empty = nothing.
+    :param why: reason why no plugin receives the message, with its ``key``.
+    """
+
+    edits: tuple[ConfigEdit, ...] = ()
+    fix: str = ""
+    why: str = ""
+    key: str = ""
+
+
+def _without_plugin(channel: str, setup: Setup) -> Repair | None:
+    """Return the repair when no plugin that may run brings the channel; None when one does, or nobody can know."""
+    states = [
+        one for one in setup.plugin_states if one.found.manifest and channel in one.found.manifest.channels
+    ]
+    unlisted = any(one.found.manifest is None for one in setup.plugin_states)  # it may bring any channel
+    if channel == TERMINAL or unlisted or any(one.is_usable for one in states):
+        return None
+    if not states:
+        return Repair(fix=install_hint(channel), why=t("no installed plugin provides it"))
+    there = plugin_not_in_use(channel, states[0], setup.config)
+    return Repair(there.edits, there.fix, there.why, there.key)
 
 
 def _require_channel(channel: str, setup: Setup) -> None:
@@ -104,6 +140,12 @@ def admission_fix(verdict: Admission, inbound: Inbound, config: Config) -> tuple
     last, chat = str(path[-1]), format_key((inbound.address.chat,))
     if verdict.kind in ("admitted", "unknown sender") or not verdict.key:
         return ()
+    if path == ("channels", inbound.address.channel):
+        return (ConfigEdit("set", verdict.key, {}),)
+    if last == "accounts":
+        known = config.settings.channels[inbound.address.channel].accounts
+        added = ConfigEdit("set", f"{verdict.key}.{format_key((inbound.address.account,))}", {})
+        return () if nearest(inbound.address.account, known) else (added,)
     if last in ("allowFrom", "groupAllowFrom"):
         return (ConfigEdit("set", f"{verdict.key}[]", inbound.sender.id),)
     if last in _SWITCHES and not (last == "groupPolicy" and verdict.kind == "unaddressed"):
@@ -115,6 +157,27 @@ def admission_fix(verdict: Admission, inbound: Inbound, config: Config) -> tuple
     if isinstance(value_at(config.layout.tree, split_key(key) or ()), list):
         return (ConfigEdit("set", f"{key}[]", {"chatId": inbound.address.chat, **group}),)
     return (ConfigEdit("set", f"{key}{'' if chat.startswith('[') else '.'}{chat}", group),)
+
+
+def admission_advice(verdict: Admission, inbound: Inbound, config: Config) -> str:
+    """Return what helps beside an edit, as text; empty when an edit is all."""
+    channel, path = inbound.address.channel, split_key(verdict.key) or ("",)
+    if verdict.kind == "unknown sender":
+        return t("when they write, they receive a code: claw pairing approve CODE")
+    if verdict.kind == "unaddressed":
+        return t("or mention the bot, or reply to it (--mention)")
+    if verdict.kind == "admitted":
+        return ""
+    if not verdict.key:
+        like = config.example_unless_id(channel, inbound.sender.id) if inbound.sender.id.strip() else ""
+        return t("name the person by the id: --sender {like}", like=like or "ID")
+    if path[-1] == "accounts":
+        known = config.settings.channels[channel].accounts
+        if near := nearest(inbound.address.account, known):
+            return t("did you mean {near}?", near=near)
+    if path[-1] in ("accounts", channel):
+        return t("claw doctor then says what the channel needs, such as a token")
+    return ""
 
 
 _SWITCHES = {
@@ -131,22 +194,22 @@ _PUBLISHED = {"unknown sender": "stranger"}
 
 
 def explanation_lines(
-    verdict: Admission, going: Route, config: Config, edits: tuple[ConfigEdit, ...], channel: str
+    verdict: Admission, going: Route, config: Config, repair: Repair, channel: str
 ) -> Iterator[str]:
     """Yield the explanation as lines of text."""
-    yield f"{channel}: {t(verdict.kind)}"
-    yield f"  {t('why')}: {verdict.why}"
+    yield with_label(channel, t(verdict.kind))
+    yield "  " + with_label(t("why"), verdict.why)
     if verdict.key:
-        yield f"  {t('rule')}: {verdict.key}  {_place(config, verdict.key)}"
-    for edit in edits:
-        yield f"  {t('run')}: {edit.command}"
-    if verdict.kind == "unknown sender":
-        yield f"  {t('fix')}: {t('when they write, they receive a code: claw pairing approve CODE')}"
-    yield f"  {t('agent')}: {going.agent_id}"
+        yield "  " + with_label(t("rule"), f"{verdict.key}  {_place(config, verdict.key)}")
+    for edit in repair.edits:
+        yield "  " + with_label(t("run"), edit.command)
+    if repair.fix:
+        yield "  " + with_label(t("fix"), repair.fix)
+    yield "  " + with_label(t("agent"), going.agent_id)
     binding_text = f"{going.binding}  {_place(config, going.binding)}" if going.binding else t("none matches")
-    yield f"  {t('binding')}: {binding_text}"
-    yield f"  {t('session')}: {going.session_key}"
-    yield f"  {t('owner')}: {t('yes') if verdict.owner else t('no')}"
+    yield "  " + with_label(t("binding"), binding_text)
+    yield "  " + with_label(t("session"), going.session_key)
+    yield "  " + with_label(t("owner"), t("yes") if verdict.owner else t("no"))
 
 
 def _place(config: Config, key: str) -> str:
@@ -154,15 +217,13 @@ def _place(config: Config, key: str) -> str:
     return f"{config.file}:{line}" if line else config.file
 
 
-def explanation_data(
-    verdict: Admission, going: Route, config: Config, edits: tuple[ConfigEdit, ...]
-) -> dict[str, Any]:
+def explanation_data(verdict: Admission, going: Route, config: Config, repair: Repair) -> dict[str, Any]:
     """Return the explanation as plain data, for ``--json``."""
     return {
         "verdict": _PUBLISHED.get(verdict.kind, verdict.kind), "why": verdict.why, "key": verdict.key,
         "owner": verdict.owner, "file": config.file,
         "line": config.line(verdict.key) if verdict.key else None,
-        "edits": [{"command": edit.command, **asdict(edit)} for edit in edits],
+        "edits": [{"command": edit.command, **asdict(edit)} for edit in repair.edits], "fix": repair.fix,
         "agent": going.agent_id, "session": going.session_key, "chatType": going.chat_type, "binding": going.binding,
         "bindingLine": config.line(going.binding) if going.binding else None,
     }  # fmt: skip

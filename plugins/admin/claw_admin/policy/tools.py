@@ -20,6 +20,7 @@ from claw.runtime import (
     normalise_tool_name,
     reserved_stdout,
     table,
+    with_label,
 )
 from claw_config_sdk import Scenario, probe_message, takes_scenario
 
@@ -50,7 +51,7 @@ def list_(
         more = t("{count:more is|more are} not available to this run: claw tools list --all", count=others)
         typer.echo(more, err=True)
     for one in left:
-        typer.echo(f"{t('note')}: {one.text}", err=True)
+        typer.echo(with_label(t("note"), one.text), err=True)
 
 
 async def _explained(scenario: Scenario, all_: bool) -> tuple[Judgement, list[Explanation], list[LeftOut]]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from claw_feishu.channel import FeishuChannel
 
 EXTRA = "claw-feishu[tools]"
-PATIENCE_SECONDS = 10.0
+LONGEST_WAIT_SECONDS = 10.0
 """Longest rate-limit pause that is waited out; a longer one is reported to the model."""
 
 
@@ -209,7 +209,7 @@ def _turn_account(context: ToolContext) -> str:
 
 
 def _is_short_pause(fault: FeishuError) -> bool:
-    return (fault.retry_after_seconds or 0) <= PATIENCE_SECONDS
+    return (fault.retry_after_seconds or 0) <= LONGEST_WAIT_SECONDS
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:

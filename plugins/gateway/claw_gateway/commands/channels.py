@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import typer
 from claw import t
-from claw.runtime import AsJson, document, home_of, table
+from claw.runtime import AsJson, document, home_of, table, with_label
 
 from claw_gateway.commands.channel_table import STATE_COLOURS, channel_table
 from claw_gateway.process.report import configured_accounts
@@ -57,7 +57,7 @@ def status(as_json: AsJson = False) -> None:
         document("channels-status", {**body, "shortages": shortages(home, facts)})
     else:
         if seen.live_run is None or is_hung(seen):
-            typer.echo(f"{t('gateway')}: {status_line(seen)}")
+            typer.echo(with_label(t("gateway"), status_line(seen)))
         if channels:
             table(*channel_table(channels, seen.now))
         elif seen.live_run:

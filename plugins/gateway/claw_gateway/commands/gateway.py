@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from claw import ClawError, ConfigError, __version__, t
-from claw.runtime import SYSTEM_CLOCK, AsJson, document, home_of, home_problem, table
+from claw.runtime import SYSTEM_CLOCK, AsJson, document, home_of, home_problem, table, with_label
 
 if TYPE_CHECKING:
     from claw_gateway.process.status import GatewayStatus
@@ -199,7 +199,7 @@ def _next_steps(channels: Sequence[Mapping[str, Any]]) -> list[str]:
         if one["state"] == "failed"
     ]
     judged = _judged_config()
-    lines = [f"{kind}: {one}" for kind, one in judged if not names_one_of("\n".join(failed), [one])]
+    lines = [with_label(kind, one) for kind, one in judged if not names_one_of("\n".join(failed), [one])]
     lines += failed
     served = dict.fromkeys(one["channel"] for one in channels if one["state"] != "failed")
     faults = (one for one in setup.plugin_states if one.stage)
@@ -216,7 +216,7 @@ def _next_steps(channels: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     if pairing_only:
         hint = t("people who write there receive a code; claw pairing approve CODE admits them")
-        lines.append(f"{', '.join(pairing_only)}: {hint}")
+        lines.append(with_label(", ".join(pairing_only), hint))
     return lines if channels else [*lines, no_channel_hint(setup)]
 
 
@@ -234,7 +234,7 @@ def _settled_channels() -> list[dict[str, Any]]:
 
 def config_lines() -> list[str]:
     """Return the errors and warnings about the config file, a line each, as ``claw config validate`` prints them."""
-    return [f"{kind}: {one}" for kind, one in _judged_config()]
+    return [with_label(kind, one) for kind, one in _judged_config()]
 
 
 def _judged_config() -> list[tuple[str, ConfigError]]:
@@ -323,7 +323,7 @@ def status_line(seen: "GatewayStatus") -> str:
 
 def status_lines(seen: "GatewayStatus") -> list[str]:
     """Return the lines that ``claw gateway status`` prints before its table."""
-    facts, lines = gateway_data(seen), [f"{t('gateway')}: {status_line(seen)}"]
+    facts, lines = gateway_data(seen), [with_label(t("gateway"), status_line(seen))]
     if ended := how_it_ended(facts):
         lines.append(ended)
     if seen.pid is None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from claw import ClawError, t
-from claw.runtime import SYSTEM_CLOCK, SYSTEM_DISK, Clock, Disk, Redactor, iso_time
+from claw.runtime import SYSTEM_CLOCK, SYSTEM_DISK, Clock, Disk, Redactor, iso_time, with_label
 
 from claw_gateway.process.repeats import RepeatLimit
 from claw_gateway.process.report import LOG_CONTEXT
@@ -238,7 +238,7 @@ def format_line(
     origin = "/".join(str(fields[name]) for name in ("channel", "account") if fields.get(name))
     logger = str(fields.get("logger", ""))
     origin = origin or str(fields.get("plugin", "")) or ("" if _is_own(logger) else logger)
-    level_word = "" if number == logging.INFO else f"{t(logging.getLevelName(number).lower())}: "
+    level_word = "" if number == logging.INFO else with_label(t(logging.getLevelName(number).lower()), "")
     body = str(fields.get("text", "")).removeprefix(f"{origin}: ")
     text = f"{level_word}{origin + ': ' if origin else ''}{body}"
     if fields.get("error"):
