@@ -377,13 +377,13 @@ def test_an_import_inside_a_function_of_a_plugin_has_a_reason() -> None:
 
 BUDGETS = {
     "claw": 548,
-    "claw.agent": 2107,
+    "claw.agent": 2108,
     "claw.cli": 840,
     "claw.config": 1769,
-    "claw.contracts": 1396,
-    "claw.host": 2502,
+    "claw.contracts": 1398,
+    "claw.host": 2514,
     "claw.policy": 535,
-    "claw.security": 1305,
+    "claw.security": 1237,
     "claw.storage": 791,
     "claw_admin": 4940,
     "claw_anthropic": 447,
@@ -395,7 +395,7 @@ BUDGETS = {
     "claw_context": 1695,
     "claw_discord": 2464,
     "claw_feishu": 4519,
-    "claw_gateway": 6134,
+    "claw_gateway": 6221,
     "claw_google": 471,
     "claw_http": 2856,
     "claw_http_sdk": 419,
@@ -418,7 +418,7 @@ BUDGETS = {
     "claw_testing": 1591,
     "claw_tool_sdk": 197,
     "claw_tools_std": 1925,
-    "pytest_claw": 2842,
+    "pytest_claw": 2851,
 }
 """Code lines of each package: those of the day when the packages were made, and 5 %."""
 

@@ -5,7 +5,7 @@ A reviewer that raises or hangs denies; a filter leaves the message as it was; a
 
 import contextlib
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -16,7 +16,7 @@ from claw.contracts import prompt
 from claw.contracts.errors import PluginError
 from claw.contracts.events import Event
 from claw.contracts.extensions import CallContext, Review, Reviewer, Statement
-from claw.contracts.messages import ApprovalRequest, Decision
+from claw.contracts.messages import ApprovalRequest, Decision, Inbound
 from claw.contracts.prompt import PromptFacts, PromptSection, RenderedSection, render_section
 from claw.contracts.provider import CallAccount
 from claw.contracts.tool import ToolResult
@@ -135,29 +135,46 @@ async def ask_approver(request: ApprovalRequest, plugins: PluginSet) -> Decision
 def describe_malformed(call: ToolCall, plugins: PluginSet) -> str:
     """Return the error that the model is given for a call that could not be parsed."""
     why = call.arguments.get("why") or "it cannot be read"
+    middleware = plugins.registry.middleware
     plain = f"Your tool call was not made: {why}. Call the tool again, in the way that your tools are called."
-    return next(_answers_of_middleware("describe_malformed", str, call, plugins), plain)
+    return next(_answers_of(middleware, _MIDDLEWARE, "describe_malformed", str, plugins, call), plain)
 
 
 def statements_at_end(turn: str, plugins: PluginSet) -> tuple[Statement, ...]:
     """Return the SQL statements of middleware that are committed together with the end of a turn."""
-    return tuple(chain.from_iterable(_answers_of_middleware("at_end", list, turn, plugins)))
+    middleware = plugins.registry.middleware
+    return tuple(chain.from_iterable(_answers_of(middleware, _MIDDLEWARE, "at_end", list, plugins, turn)))
 
 
 def describe_cost(account: CallAccount, plugins: PluginSet) -> str:
     """Return the cost of a conversation and of its agent today, as text; empty when no plugin keeps accounts."""
-    return next(_answers_of_middleware("describe_cost", str, account, plugins), "")
+    middleware = plugins.registry.middleware
+    return next(_answers_of(middleware, _MIDDLEWARE, "describe_cost", str, plugins, account), "")
 
 
-def _answers_of_middleware(
-    name: str, read: Callable[[Any], T], value: object, plugins: PluginSet
+def describe_message(message: Inbound, capabilities: Container[str], plugins: PluginSet) -> str:
+    """Return the text of filters that precedes the words of a message in the requests of its turn."""
+    filters = plugins.registry.filters
+    return "".join(_answers_of(filters, _FILTER, "describe", str, plugins, message, capabilities))
+
+
+def _answers_of(
+    parts: Sequence[Contribution[Any]],
+    template: str,
+    name: str,
+    read: Callable[[Any], T],
+    plugins: PluginSet,
+    *values: object,
 ) -> Iterator[T]:
-    """Yield what each middleware answers that has a method of this name."""
-    for one in plugins.registry.middleware:
+    """Yield what each part answers that has a method of this name; a plain function, which must not block.
+
+    :param template: of the problem, when one fails.
+    """
+    for one in parts:
         if step := getattr(one.value, name, None):
             answers: list[T] = []
-            with _reported(one, _MIDDLEWARE, plugins, name):
-                answers.append(read(step(value)))
+            with _reported(one, template, plugins, name):
+                answers.append(read(step(*values)))
             yield from answers
 
 
