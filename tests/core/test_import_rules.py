@@ -377,10 +377,10 @@ def test_an_import_inside_a_function_of_a_plugin_has_a_reason() -> None:
 
 BUDGETS = {
     "claw": 548,
-    "claw.agent": 2108,
-    "claw.cli": 840,
+    "claw.agent": 2095,
+    "claw.cli": 838,
     "claw.config": 1769,
-    "claw.contracts": 1398,
+    "claw.contracts": 1365,
     "claw.host": 2514,
     "claw.policy": 535,
     "claw.security": 1237,
@@ -405,7 +405,7 @@ BUDGETS = {
     "claw_mcp": 1092,
     "claw_memory": 1462,
     "claw_mistral": 431,
-    "claw_models": 2101,
+    "claw_models": 2153,
     "claw_offline": 390,
     "claw_openai": 674,
     "claw_prompt": 944,

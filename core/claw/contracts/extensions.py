@@ -167,7 +167,8 @@ class ModelSelector(Protocol):
     """The choice of model and key for each call, and of what follows a failure.
 
     It may have ``read_choice(text, agent, runtime, is_new) -> (model, keys)``, which reads what a person typed to choose
-    a model; ``keys`` is provider → the key that is to be used first, ``is_new`` is false for an earlier choice.
+    a model; ``keys`` is provider → the key that is to be used first, ``is_new`` is false for an earlier choice. With
+    ``find_model(text, agent, runtime) -> str`` it finds the model by a part of its name, or raises a ``UsageError``.
     """
 
     name: str
