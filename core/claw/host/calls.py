@@ -17,7 +17,7 @@ from claw.contracts.errors import PluginError
 from claw.contracts.events import Event
 from claw.contracts.extensions import CallContext, Review, Reviewer, Statement
 from claw.contracts.messages import ApprovalRequest, Decision, Inbound
-from claw.contracts.prompt import PromptFacts, PromptSection, RenderedSection, render_section
+from claw.contracts.prompt import PromptFacts, PromptSection, RenderedSection
 from claw.contracts.provider import CallAccount
 from claw.contracts.tool import ToolResult
 from claw.contracts.transcript import ToolCall
@@ -282,13 +282,13 @@ class SectionCache:
         """Yield each section that has a text or failed; behind one that failed, core's own of that name."""
         for section, stable in self._order(facts.mode):
             if section.plugin == BUILTIN:
-                piece = render_section(section, _lasting(facts) if section.stable else facts, stable)
+                piece = _own_section(section, _lasting(facts) if section.stable else facts, stable)
             else:
                 piece = rendered[section.plugin][section.name]
             if piece.text or piece.fault:
                 yield piece
             if piece.fault and (substitute := self._substitutes.get(section.name)):
-                yield render_section(substitute, facts, stable)
+                yield _own_section(substitute, facts, stable)
 
     def _valid(self, plugin: str, facts: PromptFacts, is_new: bool) -> Pieces | None:
         """Return what is kept of a plugin's sections if it still holds for these facts.
@@ -341,6 +341,11 @@ class SectionCache:
         if len(self._kept) > _MOST_KEPT * len(self._plugins):
             del self._kept[next(iter(self._kept))]
         return facts, pieces
+
+
+def _own_section(section: PromptSection, facts: PromptFacts, stable: bool) -> RenderedSection:
+    """Render a section of core itself."""
+    return RenderedSection(section, section.render(facts).strip("\n"), stable)
 
 
 def _session_of(facts: PromptFacts) -> str:
