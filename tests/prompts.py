@@ -8,9 +8,19 @@ from claw.contracts.prompt import (
     RenderedSection,
     join_sections,
     ordered_sections,
-    render_section,
 )
 from claw.contracts.provider import SystemPrompt
+
+
+def render_section(section: PromptSection, facts: PromptFacts, stable: bool) -> RenderedSection:
+    """Render a section; the piece of one that raises holds the error."""
+    try:
+        text = section.render(facts)
+    except Exception as error:
+        return RenderedSection(section, "", stable, f"{type(error).__name__}: {error}")
+    if not isinstance(text, str):
+        return RenderedSection(section, "", stable, f"render answered with {type(text).__name__}, not text")
+    return RenderedSection(section, text.strip("\n"), stable)
 
 
 def assemble(

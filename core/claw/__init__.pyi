@@ -63,6 +63,7 @@ from claw.contracts.extensions import (
     Approver as Approver,
     CallContext as CallContext,
     ContextEngine as ContextEngine,
+    Describer as Describer,
     MessageFilter as MessageFilter,
     ModelOptions as ModelOptions,
     ModelSelector as ModelSelector,

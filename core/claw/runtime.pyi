@@ -355,6 +355,9 @@ from claw.security.secret_patterns import (
 from claw.security.untrusted_text import (
     METADATA_TITLES as METADATA_TITLES,
     WORDS_CHARS as WORDS_CHARS,
+    fenced_json as fenced_json,
+    one_line as one_line,
+    quoted_words as quoted_words,
     user_text as user_text,
 )
 from claw.security.workspace_fs import (

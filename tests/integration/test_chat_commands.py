@@ -20,9 +20,8 @@ from claw.agent.turn_context import TurnOptions
 from claw.cli.chat import TerminalConversation
 from claw.cli.main import app as command_line
 from claw.config.agents import Thinking
-from claw.contracts.errors import ClawError, UsageError
+from claw.contracts.errors import ClawError
 from claw.contracts.messages import Address, Inbound, Sender
-from claw.contracts.provider import KnownModels
 from claw.host.calls import Review
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 from claw_approvals.question import VERDICTS
@@ -221,13 +220,6 @@ async def test_for_a_word_that_is_like_none_of_them_nothing_is_guessed() -> None
     assert expected.endswith("bogus is not one of: off, minimal, low, medium, high, adaptive, default"), (
         expected
     )
-
-
-def test_a_model_is_found_by_its_last_part_when_that_is_its_own() -> None:
-    models = KnownModels("a/x", ("a/x", "b/x", "b/y", "fast"), ("a", "b"))
-    assert [models.find(text) for text in ("Y", "FAST", "A/z", "b/y")] == ["b/y", "fast", "a/z", "b/y"]
-    with pytest.raises(UsageError):
-        models.find("x")
 
 
 # --- who may

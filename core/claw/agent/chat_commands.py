@@ -13,15 +13,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from claw.agent.models import models_of_agent
 from claw.agent.routing import Route
-from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, choose_model, resolve_turn
+from claw.agent.turn_context import Runtime, TurnContext, TurnOptions, choose_model, find_model, resolve_turn
 from claw.config.summary import package_of, plugins_that_bring
 from claw.contracts.channel import ChatCommand, ConversationChange
 from claw.contracts.diagnostics import IDLE, LOADED
 from claw.contracts.errors import ClawError, PluginError, nearest
 from claw.contracts.messages import Inbound
-from claw.contracts.provider import KnownModels
 from claw.host.calls import FIX
 from claw.host.isolation import describe_exception
 from claw.host.manager import Host
@@ -221,23 +219,9 @@ class Conversation:
         finally:
             session.release()
 
-    async def models(self) -> KnownModels:
-        """Return the models that the settings name and the providers that are loaded."""
-        runtime, settings = self.runtime, self.runtime.config.settings
-        context = await self.turn()
-        agent = runtime.config.agent(self.agent_id)
-        named = map(str, models_of_agent(agent, runtime.config, runtime.default_model))
-        listed = [
-            f"{name}/{model}" for name, section in settings.providers.items() for model in section.models
-        ]
-        known = dict.fromkeys([*named, *settings.models.aliases, *listed])
-        providers = runtime.registry.providers
-        suggested = tuple(
-            f"{name}/{model}"
-            for name, one in providers.items()
-            for model in getattr(one.value, "model_names", tuple)()
-        )
-        return KnownModels(str(context.models[0]), tuple(filter(None, known)), tuple(providers), suggested)
+    def find_model(self, text: str) -> str:
+        """Return the model that a person means: a name, or a part of one. :raises UsageError: there is none."""
+        return find_model(text, self.runtime.config.agent(self.agent_id), self.runtime)
 
     async def turn(self) -> TurnContext:
         """Return the context that a turn would have now: agent, models, tools, prompt."""

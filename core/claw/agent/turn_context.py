@@ -324,6 +324,15 @@ async def _fault_of(name: str, sandbox: Sandbox, worker: PluginWorker) -> str:
         return describe_exception(why)
 
 
+def find_model(text: str, agent: Agent, runtime: Runtime) -> str:
+    """Return the model that a person means by a text, as the selector in force finds it; else the text.
+
+    :raises UsageError: there is none.
+    """
+    find = getattr(selector_of(runtime.registry), "find_model", None)
+    return str(find(text, agent, runtime)) if find else text.strip()
+
+
 def choose_model(
     text: str, agent: Agent, runtime: Runtime, is_new: bool = True
 ) -> tuple[str, Mapping[str, str]]:

@@ -6,8 +6,9 @@ from typing import NamedTuple
 from claw.agent.turn_context import Runtime, TurnContext
 from claw.contracts.messages import AcceptedEvent, Inbound
 from claw.contracts.transcript import Image, Message, Text, User
+from claw.host.calls import describe_message
 from claw.security.admission import configured_owners, is_owner
-from claw.security.untrusted_text import inbound_context, metadata_before, trusted_facts, user_text
+from claw.security.untrusted_text import inbound_context, trusted_facts, user_text
 from claw.security.workspace_fs import WorkspaceFiles
 
 
@@ -81,11 +82,11 @@ def _head(inbound: Inbound, runtime: Runtime) -> str:
     settings = runtime.config.settings
     owner = is_owner(inbound.address.channel, inbound.sender, configured_owners(settings))
     in_message = settings.prompt.inbound_meta == "user"
-    untrusted = metadata_before(inbound, _capabilities(inbound, runtime))
+    described = describe_message(inbound, _capabilities(inbound, runtime), runtime.plugins)
     if not in_message and not (owner and inbound.chat_type != "direct"):
-        return untrusted
+        return described
     facts = trusted_facts(inbound, owner) if in_message else {"sender_is_owner": True}
-    return inbound_context(facts) + "\n\n" + untrusted
+    return inbound_context(facts) + "\n\n" + described
 
 
 def message_of(taken: Sequence[AcceptedEvent], runtime: Runtime) -> User:

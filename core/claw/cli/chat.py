@@ -91,7 +91,8 @@ class TerminalChat:
         self._app: App = self._run(_open_app(options.model))
         self._screen.redact = self._app.redact.redact_data
         if options.model:
-            self._options = replace(options, model=self._run(self._find_model(options.model)))
+            conversation = TerminalConversation(self._app, terminal_message(""), options)
+            self._options = replace(options, model=conversation.find_model(options.model))
         self._connect_approvals()
 
     def send(self, text: str) -> None:
@@ -144,11 +145,6 @@ class TerminalChat:
         command = text.startswith("/") and not self._screen.as_json
         if not (command and await self._run_command(text)):
             await self._run_turn(text)
-
-    async def _find_model(self, name: str) -> str:
-        """Return a model by its name. :raises UsageError: there is none; the error names the nearest one."""
-        conversation = TerminalConversation(self._app, terminal_message(""), replace(self._options, model=""))
-        return (await conversation.models()).find(name)
 
     def _connect_approvals(self) -> None:
         """Let the approver ask the person at this terminal; with ``--json`` no person reads."""

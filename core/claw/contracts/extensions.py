@@ -4,7 +4,7 @@ Everything here is a protocol: an object needs the members, not a base class. Wh
 ``position`` (a number, 100 when absent); the lowest is asked first, equal ones in the order of their plugin ids.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -170,7 +170,8 @@ class ModelSelector(Protocol):
     """The choice of model and key for each call, and of what follows a failure.
 
     It may have ``read_choice(text, agent, runtime, is_new) -> (model, keys)``, which reads what a person typed to choose
-    a model; ``keys`` is provider → the key that is to be used first, ``is_new`` is false for an earlier choice.
+    a model; ``keys`` is provider → the key that is to be used first, ``is_new`` is false for an earlier choice. With
+    ``find_model(text, agent, runtime) -> str`` it finds the model by a part of its name, or raises a ``UsageError``.
     """
 
     name: str
@@ -333,6 +334,16 @@ class MessageFilter(Protocol):
 
     def outbound(self, message: Outbound) -> "Outbound | Awaitable[Outbound | None] | None":
         """Return the reply, a changed copy, or None to drop it."""
+
+
+class Describer(Protocol):
+    """A description of messages for the model; a filter may have it too, or be nothing else."""
+
+    def describe(self, message: Inbound, capabilities: Container[str]) -> str:
+        """Return lines that precede the words of a message in the requests of its turn; the history never keeps them.
+
+        :param capabilities: those of the message's channel.
+        """
 
 
 class Observer(Protocol):

@@ -138,19 +138,6 @@ def ordered_sections(
     return tuple((section, not key(section)[0]) for section in sorted(wanted, key=key))
 
 
-def render_section(section: PromptSection, facts: PromptFacts, stable: bool) -> RenderedSection:
-    """Render a section. One that raises is left out; its piece holds the error, so that the caller can name
-    the plugin.
-    """
-    try:
-        text = section.render(facts)
-    except Exception as error:  # noqa: BLE001 - plugin code must not cost the whole prompt
-        return RenderedSection(section, "", stable, f"{type(error).__name__}: {error}")
-    if not isinstance(text, str):
-        return RenderedSection(section, "", stable, f"render answered with {type(text).__name__}, not text")
-    return RenderedSection(section, text.strip("\n"), stable)
-
-
 def join_sections(pieces: Sequence[RenderedSection]) -> SystemPrompt:
     """Join pieces, in order, to the two halves of the prompt."""
     stable = [piece.text for piece in pieces if piece.text and piece.stable]

@@ -5,7 +5,7 @@ A reviewer that raises or hangs denies; a filter leaves the message as it was; a
 
 import contextlib
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -16,8 +16,8 @@ from claw.contracts import prompt
 from claw.contracts.errors import PluginError
 from claw.contracts.events import Event
 from claw.contracts.extensions import CallContext, Review, Reviewer, Statement
-from claw.contracts.messages import ApprovalRequest, Decision
-from claw.contracts.prompt import PromptFacts, PromptSection, RenderedSection, render_section
+from claw.contracts.messages import ApprovalRequest, Decision, Inbound
+from claw.contracts.prompt import PromptFacts, PromptSection, RenderedSection
 from claw.contracts.provider import CallAccount
 from claw.contracts.tool import ToolResult
 from claw.contracts.transcript import ToolCall, Usage
@@ -161,15 +161,35 @@ def _checked_usage(said: Any) -> tuple[Usage | None, float | None]:
     return usage, cost
 
 
+def describe_message(message: Inbound, capabilities: Container[str], plugins: PluginSet) -> str:
+    """Return the text of filters that precedes the words of a message in the requests of its turn."""
+    filters = plugins.registry.filters
+    return "".join(_answers_of(filters, _FILTER, "describe", str, plugins, message, capabilities))
+
+
 def _answers_of_middleware(
     name: str, read: Callable[[Any], T], value: object, plugins: PluginSet
 ) -> Iterator[T]:
-    """Yield what each middleware answers that has a method of this name."""
-    for one in plugins.registry.middleware:
+    return _answers_of(plugins.registry.middleware, _MIDDLEWARE, name, read, plugins, value)
+
+
+def _answers_of(
+    parts: Sequence[Contribution[Any]],
+    template: str,
+    name: str,
+    read: Callable[[Any], T],
+    plugins: PluginSet,
+    *values: object,
+) -> Iterator[T]:
+    """Yield what each part answers that has a method of this name; a plain function, which must not block.
+
+    :param template: of the problem, when one fails.
+    """
+    for one in parts:
         if step := getattr(one.value, name, None):
             answers: list[T] = []
-            with _reported(one, _MIDDLEWARE, plugins, name):
-                answers.append(read(step(value)))
+            with _reported(one, template, plugins, name):
+                answers.append(read(step(*values)))
             yield from answers
 
 
@@ -277,13 +297,13 @@ class SectionCache:
         """Yield each section that has a text or failed; behind one that failed, core's own of that name."""
         for section, stable in self._order(facts.mode):
             if section.plugin == BUILTIN:
-                piece = render_section(section, _lasting(facts) if section.stable else facts, stable)
+                piece = _own_section(section, _lasting(facts) if section.stable else facts, stable)
             else:
                 piece = rendered[section.plugin][section.name]
             if piece.text or piece.fault:
                 yield piece
             if piece.fault and (substitute := self._substitutes.get(section.name)):
-                yield render_section(substitute, facts, stable)
+                yield _own_section(substitute, facts, stable)
 
     def _valid(self, plugin: str, facts: PromptFacts, is_new: bool) -> Pieces | None:
         """Return what is kept of a plugin's sections if it still holds for these facts.
@@ -336,6 +356,11 @@ class SectionCache:
         if len(self._kept) > _MOST_KEPT * len(self._plugins):
             del self._kept[next(iter(self._kept))]
         return facts, pieces
+
+
+def _own_section(section: PromptSection, facts: PromptFacts, stable: bool) -> RenderedSection:
+    """Render a section of core itself."""
+    return RenderedSection(section, section.render(facts).strip("\n"), stable)
 
 
 def _session_of(facts: PromptFacts) -> str:

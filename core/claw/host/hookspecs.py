@@ -270,17 +270,17 @@ def register_approvers(config: "PluginConfig") -> "Iterable[extensions.Approver]
 
 
 @hookspec
-def register_filters(config: "PluginConfig") -> "Iterable[extensions.MessageFilter]":
-    """Contribute filters of messages, which change a message or drop it.
+def register_filters(config: "PluginConfig") -> "Iterable[extensions.MessageFilter | extensions.Describer]":
+    """Contribute filters of messages, which change a message, drop it, or describe it to the model.
 
-    ``inbound(message)``, ``outbound(message)`` or both, sync or async: each returns the message, a changed copy, or
-    None to drop it. The address of a message, its sender, its ids and its delivery key stay as they are.
+    ``inbound(message)`` and ``outbound(message)``, sync or async, return the message, a changed copy, or None to drop
+    it; address, sender, ids and delivery key stay. ``describe(message, capabilities)`` returns lines before its words.
 
     :when: ``inbound`` for each message before its turn; ``outbound`` for each reply before it enters the outbox.
     :order: ``position``; each filter is given what the one before it returned.
-    :limits: 5 s for each message, in the plugin's own thread.
+    :limits: 5 s for each message, in the plugin's own thread; ``describe`` is sync, in the turn's own: it must not block.
     :failure: the message stays as it was, and the log names the plugin.
-    :default: messages are not changed. Since 0.1.
+    :default: messages are not changed; claw-gateway describes those of chats. Since 0.1, ``describe`` since 0.2.
 
     Example::
 

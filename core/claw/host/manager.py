@@ -17,7 +17,6 @@ import msgspec
 import pluggy
 
 from claw import __version__, i18n
-from claw.config.loader import Config
 from claw.config.plugin_view import PluginConfig
 from claw.contracts.diagnostics import INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError, nearest
@@ -358,17 +357,6 @@ class Host:
                 self._load(state.id)
         ids = {one.id for one in wanted}
         return tuple(one for one in self.ordered(hook) if one.plugin in ids or not at_start)
-
-    def slot_errors(self, config: Config) -> list[ConfigError]:
-        """Return an error for each name in ``plugins.slots`` that no plugin in use answers; it would stop a start."""
-        errors = []
-        for slot in self._slots:
-            self.on_demand(SLOTS[slot])
-            try:
-                self.chosen(slot)
-            except ConfigError as wrong:
-                errors.append(config.error(wrong.key, wrong.problem, wrong.fix))
-        return errors
 
     def chosen(self, slot: str) -> Contribution[Any] | None:
         """Return the answer of a slot in force: the one that the file names, else that of a standard plugin, else the

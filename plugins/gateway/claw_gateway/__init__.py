@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from claw import hookimpl
 
 if TYPE_CHECKING:
-    from claw import ChatCommand, Diagnostic, Observer, PluginConfig, Service, TurnLog
+    from claw import ChatCommand, Describer, Diagnostic, Observer, PluginConfig, Service, TurnLog
 
 
 @hookimpl
@@ -34,6 +34,14 @@ def register_observers(config: "PluginConfig") -> "Iterable[Observer]":
     from claw_gateway.tool_log import ToolLog, is_wanted
 
     return [ToolLog(config.clock)] if is_wanted(config.section("logging.level", LogLevel).root) else []
+
+
+@hookimpl
+def register_filters(config: "PluginConfig") -> "Iterable[Describer]":
+    """Put the sender, the time and what surrounds a message before its words."""
+    from claw_gateway.metadata import MetadataFilter
+
+    return [MetadataFilter()]
 
 
 @hookimpl

@@ -4,20 +4,27 @@ from claw import t
 from claw.runtime import Conversation, FunctionCommand
 from claw_config_sdk import DEFAULT, parse_choice
 
+from claw_models.known_models import known_models
+
 THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "adaptive")
 
 
 async def _model(arguments: str, conversation: Conversation) -> str:
-    models = await conversation.models()
     if not arguments:
-        known = ", ".join(models.known)
-        return t("model: {model}. Available: {known}", model=models.current, known=known)
+        agent = conversation.runtime.config.agent(conversation.agent_id)
+        known = ", ".join(known_models(agent, conversation.runtime).known)
+        return t("model: {model}. Available: {known}", model=await _current(conversation), known=known)
     if arguments.lower() == DEFAULT:
         conversation.set_overrides(model="")
-        return t("model: {model}", model=(await conversation.models()).current)
-    model = models.find(arguments)
+        return t("model: {model}", model=await _current(conversation))
+    model = conversation.find_model(arguments)
     conversation.set_overrides(model=model)
     return t("model: {model}, until /reset", model=model)
+
+
+async def _current(conversation: Conversation) -> str:
+    """Return the model that a turn would use now."""
+    return str((await conversation.turn()).models[0])
 
 
 async def _think(arguments: str, conversation: Conversation) -> str:

@@ -1,9 +1,11 @@
-"""The key that a person wants used first, named behind a model: ``openai/gpt-4o@work``."""
+"""The model that a person names, and behind it the key to use first: ``openai/gpt-4o@work``."""
 
 from collections.abc import Mapping, Sequence
 
 from claw import ModelSelector, UsageError
 from claw.runtime import Agent, Runtime, models_of_agent
+
+from claw_models.known_models import known_models
 
 
 def split_key(text: str) -> tuple[str, str]:
@@ -18,6 +20,10 @@ def split_key(text: str) -> tuple[str, str]:
 
 class KeyChoices:
     """The part of a model selector that reads what a person typed to choose a model."""
+
+    def find_model(self, text: str, agent: Agent, runtime: Runtime) -> str:
+        """Return the model that a text means. :raises UsageError: there is none; the error names the nearest one."""
+        return known_models(agent, runtime).find(text)
 
     def read_choice(
         self: ModelSelector, text: str, agent: Agent, runtime: Runtime, is_new: bool

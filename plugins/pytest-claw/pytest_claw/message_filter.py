@@ -44,13 +44,23 @@ class FilterSuite(HookSuite):
 
     def test_it_has_the_members_of_its_hook(self, subject: Any) -> None:
         super().test_it_has_the_members_of_its_hook(subject)
-        ways = [name for name in ("inbound", "outbound") if callable(getattr(subject, name, None))]
-        assert ways != [], f"a {type(subject).__name__} needs inbound, outbound or both"
+        ways = [
+            name for name in ("inbound", "outbound", "describe") if callable(getattr(subject, name, None))
+        ]
+        assert ways != [], f"a {type(subject).__name__} needs one of inbound, outbound and describe"
 
     def test_it_answers_with_a_message_or_nothing(self, subject: Any) -> None:
         for message in self._all(subject):
             answer = self._filtered(subject, message)
             assert answer is None or type(answer) is type(message), f"{message!r:.80} became {answer!r:.80}"
+
+    def test_its_descriptions_are_lines(self, subject: Any) -> None:
+        for message in INBOUND if hasattr(subject, "describe") else ():
+            text = subject.describe(message, frozenset())
+            assert isinstance(text, str), f"a description is text, not {type(text).__name__}"
+            assert text == "" or text.endswith("\n"), (
+                f"{text[-80:]!r}: the words of the message follow in this line"
+            )
 
     def test_a_message_stays_where_it_belongs(self, subject: Any) -> None:
         for message in self._all(subject):

@@ -22,11 +22,10 @@ _MAX_TOOLS = 12
 async def _new(arguments: str, conversation: Conversation) -> str:
     """Start a new session; a leading model name is chosen, the remaining text is its first message."""
     first, _, text = arguments.partition(" ")
-    if "/" in first and not first.startswith("/"):
-        models = await conversation.models()
-        if first.partition("/")[0].lower() in models.providers:
-            conversation.set_overrides(model=models.find(first))
-            arguments = text.strip()
+    provider, slash, _ = first.lower().partition("/")
+    if slash and provider in conversation.runtime.registry.providers:
+        conversation.set_overrides(model=conversation.find_model(first))
+        arguments = text.strip()
     await conversation.reset()
     if arguments:
         await conversation.submit(arguments)

@@ -9,6 +9,7 @@ from claw.runtime import (
     INCOMPATIBLE,
     LOADED,
     QUARANTINED,
+    SLOTS,
     Config,
     ConfigErrors,
     Host,
@@ -39,7 +40,7 @@ def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[Config
     except ConfigError as one:
         return [one], []
     host = command_host(setup=setup)
-    errors = [*config_key_errors(setup.config, setup.plugin_states), *host.slot_errors(setup.config)]
+    errors = [*config_key_errors(setup.config, setup.plugin_states), *_slot_errors(setup.config, host)]
     warnings = [*file_warnings(setup, host.on_demand("register_diagnostics"))]
     checking = [one for one in host.plugin_states if one.found.declares.config_checks]
     if all(one.state in (QUARANTINED, INCOMPATIBLE) for one in checking):
@@ -50,6 +51,16 @@ def config_findings(home: Path, environ: Mapping[str, str]) -> tuple[list[Config
     # The plugin's own error about a key takes precedence over the warning that the key cannot have an effect.
     kept = [one for one in warnings if not (one.grave and one.where in refused)]
     return errors, [*kept, *refused.values()]
+
+
+def _slot_errors(config: Config, host: Host) -> Iterator[ConfigError]:
+    """Yield an error for each name in ``plugins.slots`` that no plugin in use answers; it would stop a start."""
+    for slot in config.settings.plugins.slots.chosen():
+        host.on_demand(SLOTS[slot])
+        try:
+            host.chosen(slot)
+        except ConfigError as wrong:
+            yield config.error(wrong.key, wrong.problem, wrong.fix)
 
 
 def labelled(errors: Iterable[ConfigError], warnings: Iterable[ConfigError]) -> list[tuple[str, ConfigError]]:

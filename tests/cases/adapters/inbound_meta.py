@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from claw.contracts.messages import Address, Inbound, MessageContext, QuotedMessage, Sender
-from claw.security.untrusted_text import metadata_before, trusted_facts
+from claw.security.untrusted_text import trusted_facts
+from claw_gateway.metadata import metadata_before
 
-FUNCTIONS = ("claw.security.untrusted_text:metadata_before", "claw.security.untrusted_text:trusted_facts")
+FUNCTIONS = ("claw_gateway.metadata:metadata_before", "claw.security.untrusted_text:trusted_facts")
 _BLOCK = r"^([^\n]+ \(untrusted[^\n]*\)):\n```json\n(.*?)\n```$"
 
 

@@ -18,11 +18,11 @@ from claw.security.untrusted_text import (
     OPENS,
     group_context,
     inbound_context,
-    metadata_before,
     trusted_facts,
     user_text,
     wrap_untrusted,
 )
+from claw_gateway.metadata import metadata_before
 from claw_prompt.sections import standard_sections
 from claw_skills import skills_section
 from prompts import assemble
@@ -30,7 +30,7 @@ from prompts import assemble
 from cases.made.agents import agent_in
 
 FUNCTIONS = (
-    "claw.security.untrusted_text:metadata_before",
+    "claw_gateway.metadata:metadata_before",
     "claw.security.untrusted_text:user_text",
     "claw.security.untrusted_text:group_context",
     "claw.security.untrusted_text:wrap_untrusted",

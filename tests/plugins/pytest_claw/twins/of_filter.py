@@ -18,6 +18,9 @@ class Plain:
     def outbound(self, message: Any) -> Any:
         return replace(message, text=message.text.replace("**", ""))
 
+    def describe(self, message: Any, capabilities: Any) -> str:
+        return "It is Monday.\n" if message.text else ""
+
 
 class TestSound(FilterSuite):
     kind: type[Any] = Plain
@@ -79,3 +82,12 @@ class Slow(Plain):
 
 class TestTakesLong(TestSound):
     kind, breaks, quick_seconds = Slow, "test_it_is_quick", 0.1
+
+
+class Endless(Plain):
+    def describe(self, message: Any, capabilities: Any) -> str:
+        return "It is Monday. "
+
+
+class TestDescribesInTheLineOfTheWords(TestSound):
+    kind, breaks = Endless, "test_its_descriptions_are_lines"
