@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -289,12 +290,12 @@ async def _many_connections(world: World) -> None:
         began = time.monotonic()
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
-            await asyncio.sleep(0.5)
-            if time.monotonic() - began > _IN_TIME_SECONDS:
-                return True  # this machine is so busy that the request would be late: it may be refused
-            writer.write(request.encode())
-            status = await asyncio.wait_for(reader.read(13), _LISTENS_SECONDS)
-            writer.close()
+            with closing(writer):
+                await asyncio.sleep(0.5)
+                if time.monotonic() - began > _IN_TIME_SECONDS:
+                    return True  # this machine is so busy that the request would be late: it may be refused
+                writer.write(request.encode())
+                status = await asyncio.wait_for(reader.read(13), _LISTENS_SECONDS)
         except (OSError, TimeoutError):
             return False
         return status.startswith((b"HTTP/1.1 200", b"HTTP/1.1 429"))
