@@ -395,7 +395,7 @@ BUDGETS = {
     "claw_context": 1710,
     "claw_discord": 2464,
     "claw_feishu": 4520,
-    "claw_gateway": 6297,
+    "claw_gateway": 6329,
     "claw_google": 471,
     "claw_http": 2862,
     "claw_http_sdk": 419,

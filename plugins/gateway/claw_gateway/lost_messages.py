@@ -124,6 +124,10 @@ class LostMessages:
         """Record that no reply of a turn is in its chat twice."""
         self._database.write("UPDATE owed SET repeated = 0 WHERE turn = ? AND repeated > 0", turn)
 
+    def take_back_repeat(self, key: str) -> None:
+        """Record that the newest repeat of a reply was not sent."""
+        self._database.write("UPDATE owed SET repeated = repeated - 1 WHERE key = ? AND repeated > 0", key)
+
     def clear_repeats(self, keys: Sequence[str]) -> None:
         """Record that none of these replies is in its chat twice."""
         sql = "UPDATE owed SET repeated = 0 WHERE key = ? AND repeated > 0"

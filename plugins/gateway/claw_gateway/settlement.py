@@ -84,11 +84,12 @@ class Settlement:
         :param may_wait: no message of the chat waits for it.
         :raises DeliveryError: it is still unknown if it is there; the notices stay.
         """
-        search = self._journal.search_of(
-            outbound.address, self._journal.reply_time_ms(outbound.key), notices[-1], may_wait=may_wait
-        )
+        since_ms = self._journal.reply_time_ms(outbound.key)
+        search = self._journal.search_of(outbound.address, since_ms, notices[-1], may_wait=may_wait)
         seconds = _SEARCH_SECONDS if may_wait else None
         found: tuple[str, ...] = await self._repeat(lambda: channel.find_sent(search), seconds)
+        known = self._journal.search_of(outbound.address, since_ms, notices[-1]).known  # also since it began
+        found = tuple(id for id in found if (outbound.address.chat, id) not in known)
         itself = found[-1:] if is_alone else ()
         if outbound.attachments:
             ids = itself or await self._send_file_again(channel, outbound, found)
@@ -97,7 +98,7 @@ class Settlement:
             ids = (await self._repeat(lambda: channel.send(place))).message_ids
         for id in (*found, *notices):
             if id not in ids:
-                await self._delete(channel, outbound, id)
+                await self.delete(channel, outbound, id)
         return tuple(ids)
 
     async def delete_left_parts(
@@ -115,7 +116,7 @@ class Settlement:
         shown, lost = self._journal.streamed(turn)
         for id in shown:
             if id not in whole:
-                await self._delete(channel, answer, id)
+                await self.delete(channel, answer, id)
         self._journal.record_streamed(turn, whole, len(whole) + lost)
         began_at_ms = self._journal.began_at_ms(turn)
         search = self._journal.search_of(answer.address, began_at_ms, whole[-1], may_wait=True)
@@ -131,7 +132,7 @@ class Settlement:
         is_found = len(found) <= lost + (0 if is_open else beside)
         for id in found if is_found else ():
             if id not in whole:
-                await self._delete(channel, answer, id)
+                await self.delete(channel, answer, id)
         self._journal.record_streamed(turn, whole)
         if is_found:
             self._journal.clear_repeated(turn)
@@ -155,10 +156,13 @@ class Settlement:
                 return tuple((await self._call(channel.send(outbound))).message_ids)
             except DeliveryError as failed:
                 if failed.retry_after_seconds is None or failed.permanent or failed.outcome_unknown:
+                    if not failed.outcome_unknown:
+                        self._journal.take_back_repeat(outbound.key)
                     raise
                 await asyncio.sleep(self._pause(failed, 0.0))
 
-    async def _delete(self, channel: Any, of: Outbound, id: str) -> None:
+    async def delete(self, channel: Any, of: Outbound, id: str) -> None:
+        """Delete a message of a chat; one that is not there, or cannot be deleted, stays as it is."""
         with suppress(DeliveryError):
             await self._repeat(lambda: channel.delete(of.address, id))
 
@@ -183,8 +187,10 @@ class Settlement:
         try:
             return await within(seconds or self._timeouts.send_seconds, asked, self._timeouts.grace_seconds)
         except TimeoutError:
-            raise DeliveryError("the service did not answer in time") from None
+            raise DeliveryError("the service did not answer in time", outcome_unknown=True) from None
         except DeliveryError:
             raise
         except Exception as why:
-            raise DeliveryError("{why}", permanent=True, why=describe_exception(why)) from why
+            raise DeliveryError(
+                "{why}", permanent=True, outcome_unknown=True, why=describe_exception(why)
+            ) from why

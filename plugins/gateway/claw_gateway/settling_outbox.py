@@ -57,8 +57,11 @@ class SettlingOutbox:
             self._journal.mark_sending(outbound.key)  # until it is settled, also by the next start
             noticed = await self._send_doubt_notice(outbound)
             searching = self._settling.setdefault(replace(outbound.address, thread=None), asyncio.Lock())
-            if noticed and searching.locked() and self._settle_later(message, why):
-                return
+            if noticed and searching.locked():
+                message.fail(why)  # who waits for its receipt cannot wait for a search of minutes
+                message = QueuedReply(outbound)
+                if self._settle_later(message, why):
+                    return
             try:
                 async with searching:
                     ids = await self._settle_behind(outbound, noticed) if noticed else ()
@@ -137,6 +140,9 @@ class SettlingOutbox:
                 self._log_failure(outbound.address, broken)
                 return
         self._mark_unknown(outbound, why, notice=False)
+        for notice in self._doubt_notices(outbound)[:-1]:  # one is enough
+            for id in self._journal.message_ids_of(notice.key):
+                await self._settlement.delete(self._channel_of(outbound.address), outbound, id)
 
     async def _record_settled(self, message: QueuedReply, ids: tuple[str, ...]) -> None:
         about = self._doubt_notices(message.outbound)
@@ -154,14 +160,17 @@ class SettlingOutbox:
 
         That is done beside the messages of the chat, as it can take minutes.
         """
-        if self._is_stopped or turn in self._searches:
+        search = notice_key(
+            turn, "left"
+        )  # the key of the turn is that of its first reply, which is searched too
+        if self._is_stopped or search in self._searches:
             return
         if not self._journal.streamed(turn)[1] or not self._can_settle(answer):
             return
         if not self._journal.is_over(turn) or self._journal.has_pending_replies(turn):
             return
-        task = self._searches[turn] = asyncio.ensure_future(self._search_left_parts(turn, answer))
-        task.add_done_callback(lambda _: self._searches.pop(turn, None))
+        task = self._searches[search] = asyncio.ensure_future(self._search_left_parts(turn, answer))
+        task.add_done_callback(lambda _: self._searches.pop(search, None))
 
     async def _search_left_parts(self, turn: str, answer: Outbound) -> None:
         is_found: bool | None = None

@@ -109,7 +109,8 @@ class RelayedStream:
         # Messages of an earlier process become the answer; no further ones are posted.
         self._can_edit = hasattr(channel, "stream") and not (shown or lost)
         self._streams = self._can_edit and options.streams and not options.in_blocks
-        self._notice_seconds, self._shows_notice = options.notice_seconds, False
+        self._notice_seconds = inf if shown or lost else options.notice_seconds
+        self._shows_notice, self._shown_text = False, ""
         self._silent_since = SYSTEM_CLOCK.monotonic()
         self._notice_due: asyncio.TimerHandle | None = None
         self._is_free = options.is_free
@@ -166,7 +167,7 @@ class RelayedStream:
     def _update(self) -> None:
         self._update_due, self._has_newer = None, False
         if text := self._visible(self._text):
-            self._shows_notice = False
+            self._shows_notice, self._shown_text = False, text
             self._update_task = asyncio.ensure_future(self._show_safely(text))
 
     async def _show_safely(self, text: str) -> None:
@@ -211,10 +212,19 @@ class RelayedStream:
         self._notice_due, self._notice_seconds = None, inf
         text = t("The model service does not answer yet. I keep trying; the answer follows here.")
         if self._can_edit:
-            self._in_blocks, self._shows_notice = False, True
-            self._update_task = asyncio.ensure_future(self._show_safely(text))
+            self._update_task = asyncio.ensure_future(self._show_notice(text))
         else:
             self._say(notice_key(self._turn, "wait"), text, self._outbound.reply_to)
+
+    async def _show_notice(self, text: str) -> None:
+        """Show the notice in the message that becomes the answer; if none can be made now, try again."""
+        in_blocks, self._in_blocks, self._shows_notice = self._in_blocks, False, True
+        await self._show_safely(text)
+        if self.writer is None:
+            self._in_blocks, self._shows_notice = in_blocks, False
+            if not (self._is_over or self._text or self._notice_due):
+                loop = asyncio.get_running_loop()
+                self._notice_due = loop.call_later(_NOTICE_PAUSE_SECONDS, self._report_failure)
 
     async def stop_updates(self) -> None:
         """Stop the updates, and wait for a running one: a first post has an id then."""
@@ -238,14 +248,24 @@ class RelayedStream:
         if self._typing_task:
             await asyncio.wait({self._typing_task})
         if self.writer and not finished:
-            await self._call_plugin(self.writer.abandon())
-            self.record_messages()  # a post may have been running: a parked turn continues in that message
-            if self._shows_notice and not parked and hasattr(self._channel, "delete"):
-                for id in self.writer.shown:
-                    await self._call_plugin(self._channel.delete(self._outbound.address, id))
+            await self._abandon(self.writer, parked)
         if hasattr(self._channel, "settled"):
             asked: Any = self._channel
             await self._call_plugin(asked.settled(self._outbound.address, self._outbound.answers))
+
+    async def _abandon(self, writer: StreamingReply, parked: bool) -> None:
+        """Leave what is shown, without a notice that no answer follows."""
+        is_notice = self._shows_notice and not parked
+        if is_notice and self._shown_text:
+            await self._call_plugin(writer.show(self._shown_text))
+        await self._call_plugin(writer.abandon())
+        self.record_messages()  # a post may have been running: a parked turn continues in that message
+        if is_notice and not self._shown_text and hasattr(self._channel, "delete"):
+            for id in writer.shown:
+                await self._call_plugin(self._channel.delete(self._outbound.address, id))
+        if self._is_durable and not parked:
+            self._expected = 0  # what was expected and is not there, such as a draft, is no lost message
+            self._record(tuple(writer.shown))
 
     async def _show(self, text: str) -> None:
         if self.writer is None:
@@ -255,7 +275,7 @@ class RelayedStream:
             try:
                 self.writer = asked.stream(self._outbound)
             except Exception as why:  # noqa: BLE001 - plugin code
-                self._streams = False
+                self._streams = self._can_edit = False
                 self._log_failure(why)
                 return
         expected, lost = expected_messages(self.writer, self._channel, text), self._lost_posts()

@@ -358,6 +358,81 @@ async def test_a_search_in_the_background_does_not_share_what_it_finds_with_the_
     assert service.shown == ["one", "two"]
 
 
+async def test_who_waits_for_a_receipt_is_told_that_it_is_unknown_while_a_search_runs(harness):
+    harness.asked()
+    service = Finding(LOST_AFTER)
+    service.searches = [DeliveryError("too many messages", permanent=True)]
+    delivery = harness.delivery(service)
+    delivery.search_pauses = (0.05, 0.05, 0.05)
+    find_sent, is_asked, may_answer = service.find_sent, asyncio.Event(), asyncio.Event()
+
+    async def find_slowly(search):
+        found = await find_sent(search)
+        is_asked.set()
+        await may_answer.wait()
+        return found
+
+    service.find_sent = find_slowly
+    delivery.enqueue(harness.answered("one"))
+    await asyncio.wait_for(is_asked.wait(), 5)
+    service.fates = [LOST_AFTER]
+    by_a_tool = Outbound("t:call-1", CHAT, "from a tool", answers="10")
+    with pytest.raises(DeliveryError, match=LOST_AFTER):
+        await asyncio.wait_for(delivery.send_and_wait("t", by_a_tool), 5)
+    receipt = await asyncio.wait_for(delivery.send_and_wait("t", Outbound("t:call-2", CHAT, "more")), 5)
+    assert receipt.message_ids
+
+    may_answer.set()
+    async with asyncio.timeout(5):
+        while set(harness.states().values()) != {"paid"}:
+            await asyncio.sleep(0.01)
+    await delivery.stop(5)
+    assert service.shown == ["one", "from a tool", "more"]
+
+
+async def test_a_message_that_arrives_while_another_is_searched_is_not_taken_for_it(harness):
+    harness.asked()
+    harness.journal.accept(Inbound(CHAT, "?", Sender("bo"), message_id="9", event_id="e9"))
+    harness.journal.began("u", "agent:a:other", (2,))
+    harness.journal.add_reply("u", Outbound("u", CHAT, "another answer", answers="9"))
+    harness.journal.mark_sending("u")
+    service = Finding(LOST_AFTER)
+    send, find_sent = service.send, service.find_sent
+
+    async def send_beside_another(outbound):
+        try:
+            return await send(outbound)
+        finally:
+            if outbound.text == "one" and not outbound.replaces:
+                service.put("another answer")
+
+    async def find_while_it_is_recorded(search):
+        found = await find_sent(search)
+        harness.journal.mark_delivered("u", ("12",))
+        return found
+
+    service.send, service.find_sent = send_beside_another, find_while_it_is_recorded
+    delivery = harness.delivery(service)
+    delivery.enqueue(harness.answered("one"))
+    await delivery.stop(5)
+    assert sorted(service.shown) == ["another answer", "one"]
+
+
+async def test_a_file_that_cannot_be_sent_again_leaves_one_notice(harness):
+    harness.asked()
+    service, row = Finding(LOST_BEFORE, None, *[DeliveryError("no connection")] * 9), a_file()
+    harness.journal.ended("t", "delivered", (row,))
+    delivery = harness.delivery(service)
+    delivery.search_pauses = (0.01, 0.01, 0.01)
+    delivery.enqueue([row])
+    async with asyncio.timeout(5):
+        while harness.states()["t"] != "unknown":
+            await asyncio.sleep(0.01)
+    await delivery.stop(5)
+    [notice] = service.shown
+    assert "I do not know" in notice
+
+
 async def test_an_answer_that_was_not_settled_when_claw_stopped_is_settled_by_the_next_start(harness):
     harness.asked()
     service = Finding(LOST_AFTER)
@@ -449,6 +524,22 @@ async def test_a_piece_that_cannot_be_found_yet_is_searched_again_behind_later_a
     await delivery.stop(5)
 
     assert service.shown == ["the whole answer", "a later answer"]
+
+
+async def test_a_piece_is_searched_too_when_the_answer_itself_was_settled_in_the_background(harness):
+    harness.asked(streamed=((), 1))
+    service = Finding(LOST_AFTER)
+    service.put("the wh")
+    service.searches = [DeliveryError("too many messages", permanent=True)]
+    delivery = harness.delivery(service)
+    delivery.search_pauses = (0.05, 0.05)
+    delivery.enqueue(harness.answered("the whole answer"))
+    async with asyncio.timeout(5):
+        while harness.journal.streamed("t")[1]:
+            await asyncio.sleep(0.01)
+    await delivery.stop(5)
+
+    assert service.shown == ["the whole answer"]
 
 
 async def test_a_piece_that_cannot_be_found_is_explained(harness):

@@ -331,6 +331,61 @@ async def test_a_turn_that_ends_without_a_text_leaves_no_notice_unless_another_p
     assert channel.shown == ([NOTICE] if parked else [])
 
 
+async def test_words_that_the_notice_replaced_are_there_again_when_the_turn_is_stopped(tmp_path):
+    channel = FakeChannel(streaming=True)
+    live = waiting(tmp_path, channel)
+    await live.on_event(TextStreamed("I look at the files"))
+    await until(lambda: channel.shown == ["I look at the files"])
+    await live.on_event(StepStarted(2))
+    await live.on_event(BUSY)
+    await until(lambda: channel.shown == [NOTICE])
+    await live.close(finished=False)
+    assert channel.shown == ["I look at the files"]
+
+
+async def test_a_turn_that_resumes_in_the_messages_of_another_process_sends_no_second_notice(tmp_path):
+    journal = Journal(Database(tmp_path / "state.db"))
+    journal.began("t1", "key", [1])
+    journal.record_streamed("t1", ("m1",), 1)
+    channel, sent = FakeChannel(streaming=True), list[Outbound]()
+    live = waiting(tmp_path, channel, sent)
+    await live.on_event(BUSY)
+    await asyncio.sleep(0.1)
+    await live.close(finished=True)
+    assert (channel.stream_states, sent) == ([], [])
+
+
+async def test_a_notice_that_cannot_be_shown_now_is_shown_later(tmp_path):
+    channel, free = FakeChannel(streaming=True), [True, False]
+    live = waiting(tmp_path, channel, is_free=lambda: free.pop(0) if free else True)
+    await live.on_event(BUSY)
+    await until(lambda: channel.stream_states == [NOTICE])
+    await live.close(finished=False)
+
+
+class Drafting(Growing):
+    """A channel that shows a growing answer as a draft, which is no message."""
+
+    def stream(self, outbound):
+        writer = Writing(self)
+        writer.shown = ()
+        return writer
+
+
+async def test_a_draft_that_no_answer_follows_is_no_lost_message(tmp_path):
+    def recorded():
+        return Journal(Database(tmp_path / "state.db")).streamed("t1")
+
+    Journal(Database(tmp_path / "state.db")).began("t1", "key", [1])
+    channel = Drafting()
+    live = growing(tmp_path, channel)
+    await live.on_event(TextStreamed("I look at the files"))
+    await until(lambda: channel.stream_states)
+    assert recorded() == ((), 1)
+    await live.close(finished=False)
+    assert recorded() == ((), 0)
+
+
 async def test_where_no_message_can_be_edited_the_notice_is_one_of_its_own(tmp_path):
     sent: list[Outbound] = []
     live = waiting(tmp_path, FakeChannel(), sent)
