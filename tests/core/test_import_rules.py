@@ -381,7 +381,7 @@ BUDGETS = {
     "claw.cli": 838,
     "claw.config": 1816,
     "claw.contracts": 1367,
-    "claw.host": 2514,
+    "claw.host": 2520,
     "claw.policy": 535,
     "claw.security": 1237,
     "claw.storage": 792,

@@ -164,7 +164,15 @@ def _checked_usage(said: Any) -> tuple[Usage | None, float | None]:
 def describe_message(message: Inbound, capabilities: Container[str], plugins: PluginSet) -> str:
     """Return the text of filters that precedes the words of a message in the requests of its turn."""
     filters = plugins.registry.filters
-    return "".join(_answers_of(filters, _FILTER, "describe", str, plugins, message, capabilities))
+    return "".join(_answers_of(filters, _FILTER, "describe", _checked_lines, plugins, message, capabilities))
+
+
+def _checked_lines(said: Any) -> str:
+    if inspect.iscoroutine(said):
+        said.close()
+    if not isinstance(said, str | None):
+        raise TypeError(f"describe answered with {type(said).__name__}, not text")
+    return f"{said}\n" if said and not said.endswith("\n") else said or ""
 
 
 def _answers_of_middleware(
