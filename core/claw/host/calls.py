@@ -6,7 +6,7 @@ A reviewer that raises or hangs denies; a filter leaves the message as it was; a
 import contextlib
 import inspect
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import chain
 from math import inf
@@ -385,6 +385,16 @@ def _prepared(section: PromptSection, facts: PromptFacts) -> PromptFacts:
     answer = section.prepare(facts) if section.prepare else facts
     if not isinstance(answer, PromptFacts):
         raise TypeError(f"prepare answered with {type(answer).__name__}, not PromptFacts")
+    for name in (field.name for field in fields(facts)):
+        kind, given = type(getattr(facts, name)), type(getattr(answer, name))
+        if not issubclass(given, kind):
+            raise TypeError(f"{name} of the facts is {kind.__name__}, not {given.__name__}")
+    if (answer.mode, answer.inbound_meta, _session_of(answer)) != (
+        facts.mode,
+        facts.inbound_meta,
+        _session_of(facts),
+    ):
+        raise ValueError("prepare changes neither mode nor inbound_meta nor the session")
     return answer
 
 
