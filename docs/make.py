@@ -138,11 +138,14 @@ def _page_of(hook: str) -> str:
 
 
 def _contract_of(hook: Callable[..., Any]) -> str:
-    """Return the source of the class of a hook's objects."""
-    kind = re.search(r"(\w+)\]$", str(hook.__annotations__.get("return")))
+    """Return the sources of the classes that a hook's objects may have."""
+    kinds = re.search(r"\[([\w.| ]+)\]$", str(hook.__annotations__.get("return")))
     modules = (extensions, channel, diagnostics, provider, tool, prompt)
-    named = [getattr(module, kind[1]) for module in modules if hasattr(module, kind[1])] if kind else []
-    return inspect.getsource(named[0]).rstrip() if named else ""
+    sources = []
+    for kind in re.findall(r"\w+(?= \||$)", kinds[1]) if kinds else ():
+        named = [getattr(module, kind) for module in modules if hasattr(module, kind)]
+        sources += [inspect.getsource(one).rstrip() for one in named[:1]]
+    return "\n\n\n".join(sources)
 
 
 def _types_of(text: str) -> list[str]:

@@ -46,9 +46,9 @@ TABLES = {name: i18n.translations("zh", package) for name, package in PACKAGES.i
 CHINESE = TABLES["claw"]
 
 
-def calls(source: Source) -> Iterator[tuple[ast.Call, str, list[ast.expr]]]:
+def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str, list[ast.expr]]]:
     """Every call that takes templates: the call, its name, the template expressions."""
-    for node in ast.walk(source.tree):
+    for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -76,7 +76,7 @@ def templates(package: str = "claw") -> dict[str, str]:
         template: f"{source.path.relative_to(ROOT)}:{call.lineno}"
         for source in FILES
         if source.module.partition(".")[0] == package
-        for call, _, given in calls(source)
+        for call, _, given in calls(source.tree)
         for expression in given
         for template in literals(expression)
     }
@@ -92,12 +92,33 @@ def text_constants(package: str) -> set[str]:
     }
 
 
+def assigned_templates(package: str) -> dict[str, str]:
+    """Template that a function first assigns to a name → its file and line: ``fix = "…"``, then ``fix=fix``."""
+    found: dict[str, str] = {}
+    for source in FILES:
+        if source.module.partition(".")[0] != package:
+            continue
+        for function in ast.walk(source.tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = [one for _, _, expressions in calls(function) for one in expressions]
+                names = {one.id for one in given if isinstance(one, ast.Name)}
+                for node in ast.walk(function):
+                    if isinstance(node, ast.Assign) and any(
+                        getattr(to, "id", "") in names for to in node.targets
+                    ):
+                        where = f"{source.path.relative_to(ROOT)}:{node.lineno}"
+                        found |= dict.fromkeys(literals(node.value), where)
+    return found
+
+
 @pytest.mark.parametrize("package", [name for name in PACKAGES if name != "pytest_claw"])
 def test_every_template_has_its_chinese_in_its_package(package: str) -> None:
     """Results of tools are shown to people too, so they count. Errors in pytest-claw are answers of its test services."""
     known = TABLES[package] | CHINESE
     missing = [
-        f"{where}  {template!r}" for template, where in templates(package).items() if template not in known
+        f"{where}  {template!r}"
+        for template, where in (assigned_templates(package) | templates(package)).items()
+        if template not in known
     ]
     assert missing == [], "\n".join(["untranslated:", *missing])
 
@@ -137,7 +158,7 @@ def test_every_first_party_command_has_a_summary_in_both_languages(package: str,
 def test_a_template_is_never_put_together_before_it_is_said(source: Source) -> None:
     built = [
         f"{source.path.relative_to(ROOT)}:{call.lineno} {name}"
-        for call, name, given in calls(source)
+        for call, name, given in calls(source.tree)
         for expression in given
         if isinstance(expression, ast.JoinedStr | ast.BinOp)
     ]
@@ -147,7 +168,7 @@ def test_a_template_is_never_put_together_before_it_is_said(source: Source) -> N
 @pytest.mark.parametrize("source", FILES, ids=str)
 def test_every_place_in_a_template_is_given_a_value(source: Source) -> None:
     lacking = []
-    for call, name, given in calls(source):
+    for call, name, given in calls(source.tree):
         if any(key.arg is None for key in call.keywords):
             continue
         there = {key.arg for key in call.keywords} | GIVEN.get(name, set())

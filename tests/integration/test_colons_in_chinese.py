@@ -64,13 +64,18 @@ def test_a_label_has_no_blank_behind_its_colon(machine: Forked) -> None:
 
 
 def joined_with_a_colon(tree: ast.AST) -> Iterator[int]:
-    """Yield the lines of texts that join a translation with a half-width colon."""
+    """Yield the lines of texts that join a translation, or what a finding is about, with a half-width colon."""
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             for part, then in zip(node.values, node.values[1:], strict=False):
-                call = part.value if isinstance(part, ast.FormattedValue) else None
-                is_translated = isinstance(call, ast.Call) and getattr(call.func, "id", "") == "t"
-                if is_translated and isinstance(then, ast.Constant) and re.match(r":(\s|$)", str(then.value)):
+                label = part.value if isinstance(part, ast.FormattedValue) else None
+                is_translated = isinstance(label, ast.Call) and getattr(label.func, "id", "") == "t"
+                is_about = isinstance(label, ast.Attribute) and label.attr == "about"
+                if (
+                    (is_translated or is_about)
+                    and isinstance(then, ast.Constant)
+                    and re.match(r":(\s|$)", str(then.value))
+                ):
                     yield node.lineno
 
 
@@ -81,6 +86,7 @@ def test_no_code_joins_a_translation_with_a_half_width_colon() -> None:
     assert found == [], "use claw.runtime.with_label"
     assert len(files) > 300
     assert list(joined_with_a_colon(ast.parse("f\"{t('why')}: {why}\""))) == [1]
+    assert list(joined_with_a_colon(ast.parse('f"{one.about}: {one.problem}"'))) == [1]
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,14 @@ def test_the_docstring_of_a_hook_is_its_manual(hook):
     assert "Example::" in getattr(hookspecs, hook).__doc__
 
 
+def test_the_page_of_a_hook_shows_every_class_that_its_objects_may_have():
+    objects = PAGES["hooks/filters.md"]().partition("## The objects")[2].partition("## Types")[0]
+
+    assert re.findall(r"^class (\w+)", objects, re.M) == ["MessageFilter", "Describer"]
+    assert "def inbound(" in objects
+    assert "def outbound(" in objects
+
+
 def test_every_hook_has_a_suite():
     assert [hook for hook in HOOKS if hook not in pytest_claw.SUITE_OF_HOOK] == []
     assert all(getattr(pytest_claw, name) for name in pytest_claw.SUITE_OF_HOOK.values())

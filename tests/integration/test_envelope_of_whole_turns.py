@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from claw.contracts.messages import Address, Inbound, MessageContext, QuotedMessage, Sender
 from claw.contracts.transcript import ToolResultMessage
 from claw.host.hookspecs import hookimpl
@@ -128,6 +129,32 @@ async def test_a_description_that_fails_is_left_out_and_the_log_names_the_plugin
 
         assert words(model.requests[0].request) == ["hello"]
         assert any("plugin acme" in line and "its filter failed" in line for line in home.log_lines)
+
+
+async def described_later(message, capabilities):
+    return "It is Monday.\n"
+
+
+@pytest.mark.parametrize(
+    ("describe", "sent", "problem"),
+    [
+        (lambda message, capabilities: "It is Monday.", "It is Monday.\nhello", ""),
+        (lambda message, capabilities: "", "hello", ""),
+        (lambda message, capabilities: None, "hello", ""),
+        (lambda message, capabilities: ["It is Monday."], "hello", "answered with list, not text"),
+        (described_later, "hello", "answered with coroutine, not text"),
+    ],
+)
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+async def test_a_description_is_lines_of_text_and_another_answer_is_reported(describe, sent, problem):
+    model = FakeProvider(says("1"))
+    async with Harness(model, plugins={"acme": Describing(describe)}) as home:
+        await home.send("hello")
+
+        assert words(model.requests[0].request) == [sent]
+        found = [line for line in home.log_lines if "plugin acme" in line]
+        assert bool(found) is bool(problem)
+        assert problem in "".join(found)
 
 
 async def test_a_tool_cannot_pass_a_forged_envelope_to_the_model():

@@ -503,6 +503,13 @@ def test_a_model_written_wrongly_is_refused_with_the_way_to_write_it(home: Path,
     assert f"Did you mean {near}?" in claw("config", "set", "agents.defaults.model", model).stderr
 
 
+@pytest.mark.parametrize("model", ["offline//", "offline/ ", " /x"])
+def test_no_name_is_suggested_for_a_model_that_lacks_its_provider_or_its_name(home: Path, model: str):
+    refused = str(claw("models", "use", model).exception)
+
+    assert "is no model. Write provider/model, or an alias" in refused
+
+
 @pytest.mark.parametrize("model", ["openrouter/vendor/model:free", "vllm//models/llama", "vllm/my model"])
 def test_an_id_with_a_blank_or_an_empty_part_is_used_where_the_settings_of_the_provider_name_it(
     home: Path, model: str

@@ -5,7 +5,7 @@ from claw.agent.chat_commands import run_chat_command
 from claw.agent.turn_context import TurnOptions
 from claw.app import terminal_message
 from claw.cli.chat import TerminalConversation
-from claw.contracts.errors import ProviderError
+from claw.contracts.errors import ProviderError, UsageError
 from claw.testing import FakeProvider, Harness, says
 from claw_provider_sdk import provider_error
 
@@ -97,6 +97,15 @@ async def test_the_model_of_a_conversation_is_named_too():
         assert wrong.value.where == "other/opus"
         await type_in(harness, "/model default")
         assert (await harness.send("hi")).text == "from the primary"
+
+
+async def test_a_model_written_wrongly_is_not_chosen_in_a_chat_or_a_terminal():
+    async with named(FakeProvider(name="other")) as harness:
+        said = "other//opus is no model. Did you mean other/opus?"
+        assert (await type_in(harness, "/model other//opus") or "").startswith(said)
+        conversation = TerminalConversation(harness.app, terminal_message(""), TurnOptions())
+        with pytest.raises(UsageError, match="Did you mean other/opus"):
+            conversation.find_model("other//opus")
 
 
 async def test_the_model_of_the_settings_has_its_fallbacks_whatever_fails():

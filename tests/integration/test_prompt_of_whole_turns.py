@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from claw.agent.turn_context import TurnContext, TurnOptions
 from claw.app import terminal_message
 from claw.contracts.messages import Address, Inbound, MessageContext, Sender
+from claw.contracts.prompt import PromptFacts, PromptSection
 from claw.host.hookspecs import hookimpl
 from claw.testing import FakeChannel, FakeProvider, Harness, says
 from claw_prompt.sections import standard_sections
@@ -282,3 +284,41 @@ def test_the_page_on_the_prompt_lists_every_section_with_its_place_and_modes() -
     listed = {int(place): bool(minimal) for places, minimal in rows for place in places.split(",")}
     expected = {int(each.position): "minimal" in each.modes for each in standard_sections()}
     assert listed == expected | {70: False, 80: False}  # those of the plugins skills and memory
+
+
+class Preparing:
+    """A plugin whose section changes the facts; core's own sections are given what it returns."""
+
+    def __init__(self, **changed: Any) -> None:
+        self._changed = changed
+
+    @hookimpl
+    def register_prompt_sections(self, config: Any) -> Any:
+        def prepare(facts: PromptFacts) -> PromptFacts:
+            return replace(facts, **self._changed)
+
+        return [PromptSection("mood", 150, lambda facts: "## Mood\nBe kind.", prepare=prepare)]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"extra": ["no text"]},
+        {"extra": None},
+        {"inbound_meta": {"when": object()}},
+        {"mode": "none"},
+        {"runtime": None},
+        {"runtime": {"session": []}},
+        {"warnings": 5},
+    ],
+)
+async def test_facts_that_a_plugin_changed_wrongly_fail_its_sections_and_not_the_turn(changed: Any) -> None:
+    model = FakeProvider(says("ok"))
+    config = {"plugins": {"entries": {"prompt": {"enabled": False}}}}
+    async with Harness(model, plugins={"acme": Preparing(**changed)}, config=config) as home:
+        assert (await home.send("hi")).text == "ok"
+
+        system = model.requests[0].request.system.whole
+        assert "Be kind." not in system
+        assert "running inside claw" in system
+        assert any("plugin acme" in line for line in home.log_lines)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel
 
 from claw.config.loader import Config
-from claw.config.paths import Path as KeyPath, value_at
+from claw.config.paths import Path as KeyPath, format_key, value_at
 from claw.config.values import secret_values
 from claw.contracts.errors import ClawError
 from claw.storage.clock import SYSTEM_CLOCK, Clock
@@ -161,6 +161,10 @@ class PluginConfig:
     def tree(self, *path: str | int) -> Any:
         """Return a part of the file as written, short forms moved to their full path; None when it is absent."""
         return value_at(self._config.layout.tree, path)
+
+    def key_of(self, *path: str | int) -> str:
+        """Return the key of a part of the file as it is written, for an error: ``mcpServers`` for its full path."""
+        return format_key(self._config.layout.as_written(path))
 
     def read(self, path: KeyPath, model: type[M], tree: Any) -> M:
         """Read ``tree``, the part of the file at ``path``, as ``model``.

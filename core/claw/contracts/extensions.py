@@ -342,6 +342,9 @@ class Describer(Protocol):
     def describe(self, message: Inbound, capabilities: Container[str]) -> str:
         """Return lines that precede the words of a message in the requests of its turn; the history never keeps them.
 
+        Names and words of people, which may imitate claw's own lines, must go through ``fenced_json``, ``one_line`` or
+        ``quoted_words`` of ``claw.runtime``. A line end is added where the last one has none.
+
         :param capabilities: those of the message's channel.
         """
 

@@ -6,7 +6,7 @@ A reviewer that raises or hangs denies; a filter leaves the message as it was; a
 import contextlib
 import inspect
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import chain
 from math import inf
@@ -164,7 +164,15 @@ def _checked_usage(said: Any) -> tuple[Usage | None, float | None]:
 def describe_message(message: Inbound, capabilities: Container[str], plugins: PluginSet) -> str:
     """Return the text of filters that precedes the words of a message in the requests of its turn."""
     filters = plugins.registry.filters
-    return "".join(_answers_of(filters, _FILTER, "describe", str, plugins, message, capabilities))
+    return "".join(_answers_of(filters, _FILTER, "describe", _checked_lines, plugins, message, capabilities))
+
+
+def _checked_lines(said: Any) -> str:
+    if inspect.iscoroutine(said):
+        said.close()
+    if not isinstance(said, str | None):
+        raise TypeError(f"describe answered with {type(said).__name__}, not text")
+    return f"{said}\n" if said and not said.endswith("\n") else said or ""
 
 
 def _answers_of_middleware(
@@ -377,6 +385,16 @@ def _prepared(section: PromptSection, facts: PromptFacts) -> PromptFacts:
     answer = section.prepare(facts) if section.prepare else facts
     if not isinstance(answer, PromptFacts):
         raise TypeError(f"prepare answered with {type(answer).__name__}, not PromptFacts")
+    for name in (field.name for field in fields(facts)):
+        kind, given = type(getattr(facts, name)), type(getattr(answer, name))
+        if not issubclass(given, kind):
+            raise TypeError(f"{name} of the facts is {kind.__name__}, not {given.__name__}")
+    if (answer.mode, answer.inbound_meta, _session_of(answer)) != (
+        facts.mode,
+        facts.inbound_meta,
+        _session_of(facts),
+    ):
+        raise ValueError("prepare changes neither mode nor inbound_meta nor the session")
     return answer
 
 

@@ -274,7 +274,8 @@ def register_filters(config: "PluginConfig") -> "Iterable[extensions.MessageFilt
     """Contribute filters of messages, which change a message, drop it, or describe it to the model.
 
     ``inbound(message)`` and ``outbound(message)``, sync or async, return the message, a changed copy, or None to drop
-    it; address, sender, ids and delivery key stay. ``describe(message, capabilities)`` returns lines before its words.
+    it; address, sender, ids and delivery key stay. ``describe(message, capabilities)`` returns lines before its words;
+    names and words of people in them go through ``fenced_json``, ``one_line`` or ``quoted_words`` of ``claw.runtime``.
 
     :when: ``inbound`` for each message before its turn; ``outbound`` for each reply before it enters the outbox.
     :order: ``position``; each filter is given what the one before it returned.

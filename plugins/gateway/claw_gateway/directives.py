@@ -40,7 +40,8 @@ def parse_reply(text: str, *, silent_tokens: Sequence[str], message_id: str = ""
     words, tags = _without_tags(words)
     if media or tags:
         words = _clean_blanks(words)
-    visible = without_silent_token(words, silent_tokens)
+    is_only_token = bool(media or tags) and is_silent(words, silent_tokens)
+    visible = "" if is_only_token else without_silent_token(words, silent_tokens)
     silent = bool(words.strip()) and not visible
     ids = [id.strip() for id in tags if id and id.strip()]
     current = "" in tags
@@ -82,7 +83,9 @@ def visible_part(text: str, tokens: Sequence[str]) -> str:
         word = last.split()[-1].rpartition("*")[2]
         if len(word) < len(text) and may_become_silent(word, tokens):
             text = text[: len(text) - len(word)].rstrip("*")
-    return parse_reply(text, silent_tokens=tokens).text
+    words = parse_reply(text, silent_tokens=tokens).text
+    start = words.lstrip("`* \t\n")
+    return "" if not start or may_become_silent(start, tokens) else words
 
 
 # --- tags

@@ -265,8 +265,8 @@ class HttpApp:
             problem = "too many wrong tokens: wait before the next try"
             raise BadRequest(429, problem, "rate_limit_error", code="too_many_attempts", headers=headers)
         if self._attempts.wrong(head.peer, now):
-            problem = "many wrong tokens, the last from {address}: delayed for a minute"
-            _log.warning(t(problem, address=canonical(head.peer)))
+            template = "many wrong tokens, the last from {address}: delayed for a minute"
+            _log.warning(t(template, address=canonical(head.peer)))
         raise _unauthorized("the token is wrong")
 
     def _find_routes(self) -> dict[str, tuple[str, WebRoute]]:

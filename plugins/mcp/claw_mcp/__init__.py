@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
-    from claw_mcp.settings import McpSettings
+    from claw_mcp.settings import read_settings
 
-    settings = config.plugin(McpSettings)
+    settings = read_settings(config)
     if not settings.servers:
         return []
     from claw_mcp import start
@@ -34,9 +34,9 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
 def register_diagnostics(config: "PluginConfig") -> "Iterable[Diagnostic]":
     """Contribute the check of the MCP SDK and of the servers."""
     from claw_mcp import start
-    from claw_mcp.settings import McpSettings
+    from claw_mcp.settings import read_settings
 
-    settings = config.plugin(McpSettings)
+    settings = read_settings(config)
     return [start.ServerDiagnostic(settings, start.fleet(config, settings))]
 
 

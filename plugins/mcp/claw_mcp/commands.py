@@ -11,7 +11,7 @@ from claw_mcp import start
 from claw_mcp.fleet import Fleet
 from claw_mcp.offers import full_name
 from claw_mcp.record import ServerRecord
-from claw_mcp.settings import McpSettings
+from claw_mcp.settings import McpSettings, read_settings
 
 mcp_app = typer.Typer(no_args_is_help=True, help="Show MCP servers and their tools, and accept changed ones.")
 _COUNTED = "{count} tools, {held} withheld"
@@ -140,7 +140,7 @@ def _sentence(why: ClawError) -> str:
 def _open_fleet() -> tuple[PluginConfig, McpSettings, Fleet]:
     whole_config = load_setup().config
     config = PluginConfig(whole_config, "mcp", HttpClients().client, whole_config.home / "plugins" / "mcp")
-    settings = config.plugin(McpSettings)
+    settings = read_settings(config)
     return config, settings, start.fleet(config, settings)
 
 

@@ -170,8 +170,8 @@ async def _transport(
 
 
 def _folder(server: ServerSettings, place: SessionEnvironment) -> Path:
-    if server.cwd:
-        return Path(server.cwd).expanduser()
+    if server.folder:
+        return server.folder
     make_folder(place.folder)
     return place.folder
 

@@ -1,13 +1,17 @@
 """``mcpServers``: the config key that MCP clients share."""
 
+import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from claw import ConfigError, Secret, Section
 from claw.runtime import validation_error
-from pydantic import AfterValidator, AliasChoices, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, Field, PrivateAttr, model_validator
+
+if TYPE_CHECKING:
+    from claw import PluginConfig
 
 
 class ServerSettings(Section):
@@ -37,6 +41,7 @@ class ServerSettings(Section):
     disabled: bool = Field(False, description="true: the server is not used.")
     optional: bool = Field(False, description="Its tools stand only when an allow list names them.")
     owner_only: bool = Field(False, description="Its tools are for owners.")
+    _section: str = PrivateAttr("mcpServers")  # the key of all servers, as written
 
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Self:
@@ -53,15 +58,20 @@ class ServerSettings(Section):
         """The program or address that the operator approved; another one is another server."""
         return [self.command, *self.args] if self.command else [self.url]
 
+    @property
+    def folder(self) -> Path | None:
+        """The configured working folder, perhaps not there; ``~user`` of no user is left as it is."""
+        return Path(os.path.expanduser(self.cwd)) if self.cwd else None
+
     def folder_fault(self, name: str) -> ConfigError | None:
         """Return the error of a working folder that is not there; None when it is.
 
         :param name: of this server.
         """
-        if not self.cwd or (folder := Path(self.cwd).expanduser()).is_dir():
+        if self.folder is None or os.path.isdir(self.folder):  # Path.is_dir raises, e.g. PermissionError
             return None
         fix = "Create it (mkdir -p {path}), or correct the key"
-        return ConfigError(f"mcpServers.{name}.cwd", "there is no folder {path}", fix, path=folder)
+        return ConfigError(f"{self._section}.{name}.cwd", "there is no folder {path}", fix, path=self.folder)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -102,3 +112,14 @@ class McpSettings(Section):
         """The enabled servers whose working folder is not there, and the errors that say so."""
         faults = {name: server.folder_fault(name) for name, server in self.servers.items()}
         return {name: fault for name, fault in faults.items() if fault}
+
+
+def read_settings(config: "PluginConfig") -> McpSettings:
+    """Read the settings of this plugin; errors about servers name the keys as they are written.
+
+    :raises ConfigError: a key is wrong.
+    """
+    settings = config.plugin(McpSettings)
+    for server in settings.mcp_servers.values():
+        server._section = config.key_of("plugins", "entries", config.plugin_id, "config", "mcpServers")
+    return settings

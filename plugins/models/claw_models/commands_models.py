@@ -15,6 +15,7 @@ from claw.runtime import (
     missing_key_error,
     open_state,
     table,
+    with_label,
 )
 
 from claw_models.commands_auth import key_rows, require_provider, uses_of
@@ -290,7 +291,7 @@ def _warn(setup: "Setup", capabilities: "dict[ModelRef, ModelCapabilities]") -> 
     from claw_models.capabilities import capability_findings
 
     for one in capability_findings(setup.config.settings, capabilities.items()):
-        typer.echo(f"{one.about}: {one.problem}" + (f" ({one.fix})" if one.fix else ""), err=True)
+        typer.echo(with_label(one.about, one.problem) + (f" ({one.fix})" if one.fix else ""), err=True)
 
 
 def _plugin_of(setup: "Setup", provider: str) -> str:

@@ -41,6 +41,7 @@ from claw.runtime import (
 
 from claw_models.capabilities import capability_findings, configured_capabilities, provider_capabilities
 from claw_models.credentials import ProfileFile, is_database
+from claw_models.known_models import fault_of_spelling
 
 _QUESTION = User((Text("Answer with the word: yes"),))
 
@@ -136,11 +137,7 @@ def fault_of_name(settings: Any, name: str) -> UsageError | None:
     section = settings.providers.get(provider)
     if not (provider and model):
         return UsageError("{name} is no model", fix="Write provider/model, or an alias", name=name)
-    near = "/".join(filter(None, "".join(full.split()).split("/")))
-    if full == near or (section and model in section.models):
-        return None
-    fix = "Did you mean {near}? If it is its real name, write it into providers.{provider}.models"
-    return UsageError("{name} is no model", fix=fix, name=name, near=near, provider=provider.strip())
+    return None if section and model in section.models else fault_of_spelling(full, name)
 
 
 def _plugin_that_is_off(setup: Setup, provider: str) -> PluginState | None:

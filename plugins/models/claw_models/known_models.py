@@ -22,7 +22,7 @@ class KnownModels:
 
     def find(self, text: str) -> str:
         """Find a model by name: a known name or alias, its last part if unique, or ``provider/model`` of an available
-        provider. A suffix ``@KEY`` is kept: the key to use first.
+        provider, without a blank or an empty part. A suffix ``@KEY`` is kept: the key to use first.
 
         :raises UsageError: there is none; the error names the nearest one.
         """
@@ -35,6 +35,8 @@ class KnownModels:
         if head:
             return f"{self.find(head)}@{key}"
         provider, slash, model = wanted.partition("/")
+        if slash and model and (fault := fault_of_spelling(wanted)):
+            raise fault
         if slash and model and provider.lower() in self.providers:
             return f"{provider.lower()}/{model}"
         likely = nearest(provider, self.providers) if slash and model else None
@@ -48,6 +50,21 @@ class KnownModels:
         )
         fix = "did you mean {near}?" if near else fix
         raise UsageError("unknown model {name}", fix=fix, name=wanted, near=near, provider=provider)
+
+
+def fault_of_spelling(full: str, name: str = "") -> UsageError | None:
+    """Return the error of ``provider/model`` with a blank or an empty part; None when it has none.
+
+    :param name: as the person wrote it, when that is an alias.
+    """
+    near = "/".join(filter(None, "".join(full.split()).split("/")))
+    if near == full:
+        return None
+    provider, is_whole, _ = near.partition("/")
+    fix = "Write provider/model, or an alias"
+    if is_whole:
+        fix = "Did you mean {near}? If it is its real name, write it into providers.{provider}.models"
+    return UsageError("{name} is no model", fix=fix, name=name or full, near=near, provider=provider)
 
 
 def _nearest_model(wanted: str, names: Sequence[str]) -> str:

@@ -137,6 +137,17 @@ def test_no_state_of_a_growing_silent_token_with_marks_around_it_is_shown(text: 
     assert visible_part(f"{text} Here it is", TOKENS) == f"{text} Here it is"
 
 
+@pytest.mark.parametrize("token", ["`NO_REPLY`", "**NO_REPLY**", "NO_REPLY.", "`__SILENT__`"])
+def test_beside_a_file_or_a_tag_a_silent_token_with_marks_around_it_is_silence(token: str):
+    assert read(f"MEDIA:/x.png\n{token}") == ParsedReply("", silent=True, media=("/x.png",))
+    assert read(f"[[reply_to:7]] {token}") == ParsedReply("", silent=True, reply_to="7")
+    assert read(f"MEDIA:/x.png\nThe token {token}").text != ""
+    for before in ("MEDIA:/x.png\n", "[[reply_to:7]] "):
+        whole = before + token
+        states = {visible_part(whole[:end], TOKENS) for end in range(len(whole) + 1)}
+        assert {state for state in states if state.strip("`*") != "N"} == {""}
+
+
 @pytest.mark.parametrize("prefix", ["NO", "NO_", "NO_REP", " NO_REPLY", "__SIL", "🕊️_N"])
 def test_what_may_become_silence_is_held_back(prefix: str):
     assert may_become_silent(prefix, TOKENS)

@@ -188,6 +188,27 @@ def test_a_working_folder_that_is_not_there_is_named_with_its_key_and_the_fix_by
     assert "mcpServers" not in CliRunner().invoke(app, ["doctor"]).output
 
 
+@pytest.mark.parametrize("cwd", ["~nobody-of-this-name/x", "/tmp/" + "x" * 300, "/tmp/\0"])
+async def test_a_working_folder_that_cannot_be_looked_up_leaves_the_other_servers_their_tools(
+    cwd: str, folder: Path, reached: Path
+) -> None:
+    tree = config(folder)
+    tree["mcpServers"]["lost"] = {"command": "other", "cwd": cwd}
+    async with Harness(FakeProvider(), config=tree, plugins={"mcp": claw_mcp}, home=reached) as harness:
+        assert "things__weigh" in [tool.name for tool in harness.app.registry.tools]
+
+    assert f"mcpServers.lost.cwd: there is no folder {cwd}" in logged(harness)
+
+
+async def test_the_fault_of_a_working_folder_names_its_key_as_it_is_written(
+    folder: Path, reached: Path
+) -> None:
+    own = {"mcpServers": {"things": server(folder, cwd=str(folder / "gone"))}}
+    tree = {"plugins": {"entries": {"mcp": {"config": own}}}}
+    async with Harness(FakeProvider(), config=tree, plugins={"mcp": claw_mcp}, home=reached) as harness:
+        assert "plugins.entries.mcp.config.mcpServers.things.cwd: there is no folder" in logged(harness)
+
+
 async def test_a_call_of_a_tool_whose_server_lost_its_folder_says_which(folder: Path, tmp_path: Path) -> None:
     cwd = tmp_path / "here"
     cwd.mkdir()

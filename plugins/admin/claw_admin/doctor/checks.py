@@ -61,7 +61,7 @@ def offline_findings(
 def beside(warnings: Iterable[ConfigError], found: Iterable[Finding]) -> Iterator[Finding]:
     """Yield the findings that no grave warning about the file names already, by the same key."""
     graves = [one for one in warnings if one.grave]
-    yield from (one for one in found if not names_one_of(f"{one.about}: {one.problem}", graves))
+    yield from (one for one in found if not names_one_of(": ".join((one.about, one.problem)), graves))
 
 
 def workspace_findings(setup: Setup) -> Iterator[Finding]:

@@ -261,8 +261,8 @@ def _print_findings(found: Sequence[Finding], fixed: Sequence[str]) -> None:
     for one in sorted(found, key=lambda one: not one.grave):
         mark = t("problem") if one.grave else t("note")
         names_a_key = f" {one.about}." in f" {one.problem}"
-        about = "" if names_a_key else f"{one.about}: "
-        typer.echo(with_label(mark, f"{about}{one.problem}") + (f" ({one.fix})" if one.fix else ""))
+        text = one.problem if names_a_key else with_label(one.about, one.problem)
+        typer.echo(with_label(mark, text) + (f" ({one.fix})" if one.fix else ""))
     grave = sum(one.grave for one in found)
     typer.echo(t("{count:problem|problems} found", count=grave) if grave else t("no problems found"))
 

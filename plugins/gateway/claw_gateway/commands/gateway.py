@@ -358,7 +358,7 @@ def shortages(home: Path, facts: Mapping[str, Any]) -> list[str]:
     few = file_shortage(facts["files"] or {})
     return [
         *([str(problem)] if problem else []),
-        *([f"{few.about}: {few.problem}. {few.fix}"] if few else []),
+        *([with_label(few.about, f"{few.problem}. {few.fix}")] if few else []),
     ]
 
 
