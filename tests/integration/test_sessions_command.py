@@ -38,6 +38,7 @@ from claw_sessions.maintenance import (
     apply_retention,
     bad_lines,
     plan_retention,
+    purge_session,
     repair_session,
 )
 from claw_sessions.render import passages
@@ -640,6 +641,49 @@ def test_a_purge_removes_the_backup_of_a_repair_whose_header_is_lost(home: Path)
     claw("reset", "main")
 
     assert len(document_of("purge", MAIN, "--yes")["removed"]) == 2
+
+    assert everything(home) == []
+
+
+def test_a_purge_goes_on_when_the_disk_refuses_one_and_can_be_repeated(home: Path) -> None:
+    refused, free = wrote(home, MAIN, said("hello")), wrote(home, DOOR, said("hello"))
+    kept = results_folder(home / "agents" / "default", MAIN)
+    kept.mkdir(parents=True)
+    (kept / "c1.txt").write_text("a long result")
+    in_the_way = kept.with_name(refused.stem)
+    in_the_way.write_text("a file in the place of a folder")
+
+    done = document_of("purge", "--all", "--yes")
+
+    assert (done["code"], done["removed"]) == (1, [str(free)])
+    assert "cannot write: Not a directory" in done["refused"][0]
+    assert refused.exists()
+    in_the_way.unlink()
+    assert document_of("purge", "--all", "--yes")["removed"] == [str(refused)]
+    assert everything(home) == []
+
+
+def test_results_are_archived_beside_those_of_an_attempt_that_was_interrupted(home: Path) -> None:
+    path = wrote(home, MAIN, said("hello"))
+    kept = results_folder(home / "agents" / "default", MAIN)
+    for folder, name in ((kept, "c1.txt"), (kept.with_name(path.stem), "c2.txt")):
+        folder.mkdir(parents=True)
+        (folder / name).write_text("a long result")
+
+    assert document_of("delete", "main")["code"] == 0
+
+    assert not kept.exists()
+    assert sorted(one.name for one in kept.with_name(path.stem).iterdir()) == ["c1.txt", "c2.txt"]
+
+
+def test_a_purge_removes_a_file_that_was_compressed_in_the_meantime(home: Path) -> None:
+    wrote(home, MAIN, said("hello"))
+    claw("delete", "main")
+    (listed,) = list_sessions(home)
+    apply_retention(home, Retention(compress_after=1.0), Clock(now=lambda: time.time() + DAY))
+    assert not listed.path.exists()
+
+    purge_session(home, listed)
 
     assert everything(home) == []
 
