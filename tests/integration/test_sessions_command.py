@@ -34,7 +34,13 @@ from claw.storage.files import lock_holder, results_folder
 from claw.storage.records import CompactionRecord, MessageRecord, Record, encode_record
 from claw_context import results
 from claw_sessions.index import SessionFile, list_sessions
-from claw_sessions.maintenance import apply_retention, bad_lines, plan_retention, repair_session
+from claw_sessions.maintenance import (
+    apply_retention,
+    bad_lines,
+    plan_retention,
+    purge_session,
+    repair_session,
+)
 from claw_sessions.render import passages
 from claw_sessions.search import search_sessions
 from claw_sessions.session_file import parse_session
@@ -610,6 +616,76 @@ def test_a_purge_leaves_what_a_process_holds_and_says_so(home: Path) -> None:
     assert (done["code"], done["removed"], held.exists()) == (1, [str(free)], True)
     assert f"process {os.getpid()} is using this session" in done["refused"][0]
     lock.close()
+
+
+def test_a_purge_by_the_end_of_a_key_refuses_two_keys_also_when_one_is_archived(home: Path) -> None:
+    path = wrote(home, MAIN, said("hello"))
+    wrote(home, CODER, said("hello"))
+    claw("delete", CODER)
+
+    answer = claw("purge", "main", "--yes")
+
+    assert isinstance(answer.exception, UsageError) and path.exists()
+    assert "main matches several conversations" in str(answer.exception)
+    assert MAIN in str(answer.exception) and CODER in str(answer.exception)
+
+
+def test_a_purge_removes_the_backup_of_a_repair_whose_header_is_lost(home: Path) -> None:
+    path = wrote(home, MAIN, said("the words"))
+    _, rest = path.read_bytes().split(b"\n", 1)
+    path.write_bytes(b"damaged\n" + rest)
+    kept = results_folder(home / "agents" / "default", MAIN)
+    kept.mkdir(parents=True)
+    (kept / "c1.txt").write_text("a long result with the words")
+    assert document_of("repair", "main")["repaired"][0]["headerLost"]
+    claw("reset", "main")
+
+    assert len(document_of("purge", MAIN, "--yes")["removed"]) == 2
+
+    assert everything(home) == []
+
+
+def test_a_purge_goes_on_when_the_disk_refuses_one_and_can_be_repeated(home: Path) -> None:
+    refused, free = wrote(home, MAIN, said("hello")), wrote(home, DOOR, said("hello"))
+    kept = results_folder(home / "agents" / "default", MAIN)
+    kept.mkdir(parents=True)
+    (kept / "c1.txt").write_text("a long result")
+    in_the_way = kept.with_name(refused.stem)
+    in_the_way.write_text("a file in the place of a folder")
+
+    done = document_of("purge", "--all", "--yes")
+
+    assert (done["code"], done["removed"]) == (1, [str(free)])
+    assert "cannot write: Not a directory" in done["refused"][0]
+    assert refused.exists()
+    in_the_way.unlink()
+    assert document_of("purge", "--all", "--yes")["removed"] == [str(refused)]
+    assert everything(home) == []
+
+
+def test_results_are_archived_beside_those_of_an_attempt_that_was_interrupted(home: Path) -> None:
+    path = wrote(home, MAIN, said("hello"))
+    kept = results_folder(home / "agents" / "default", MAIN)
+    for folder, name in ((kept, "c1.txt"), (kept.with_name(path.stem), "c2.txt")):
+        folder.mkdir(parents=True)
+        (folder / name).write_text("a long result")
+
+    assert document_of("delete", "main")["code"] == 0
+
+    assert not kept.exists()
+    assert sorted(one.name for one in kept.with_name(path.stem).iterdir()) == ["c1.txt", "c2.txt"]
+
+
+def test_a_purge_removes_a_file_that_was_compressed_in_the_meantime(home: Path) -> None:
+    wrote(home, MAIN, said("hello"))
+    claw("delete", "main")
+    (listed,) = list_sessions(home)
+    apply_retention(home, Retention(compress_after=1.0), Clock(now=lambda: time.time() + DAY))
+    assert not listed.path.exists()
+
+    purge_session(home, listed)
+
+    assert everything(home) == []
 
 
 @pytest.mark.parametrize("command", ["reset", "delete", "repair"])

@@ -76,12 +76,51 @@ def test_a_key_that_no_header_can_have_is_named_by_its_variable(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "words", ["doctor", "doctor --json", "config validate", "models status", "channels status"]
+    "words",
+    [
+        *("doctor", "doctor --json", "doctor http", "config validate", "models status", "channels status"),
+        *(
+            "tools list",
+            "tools explain read",
+            "hooks list",
+            "plugins doctor llm-bridge",
+            "plugins doctor tides",
+        ),
+    ],
 )
 def test_a_command_that_only_looks_makes_no_home(tmp_path: Path, words: str) -> None:
-    machine, home = Machine(tmp_path / "machine"), tmp_path / "none" / "home"
+    site, home = installed(tmp_path / "site", "tides", plugin_code("tide")), tmp_path / "none" / "home"
+    machine = Machine(tmp_path / "machine", [site])
     said(machine, *words.split(), CLAW_HOME=str(home))
     assert not home.parent.exists()
+
+
+def test_doctor_names_the_tables_of_every_plugin_that_lack_a_column(tmp_path: Path) -> None:
+    """Those that are declared as a plugin registers, later, by claw itself, and by a plugin of a third party."""
+    body = plugin_code("tide") + (
+        "\n\n@hookimpl\ndef register_filters(config):\n"
+        "    config.database.tables('tides', 'CREATE TABLE IF NOT EXISTS tides (at INTEGER, height REAL)')\n"
+        "    return []\n"
+    )
+    machine = Machine(tmp_path / "machine", [installed(tmp_path / "site", "tides", body)])
+    machine.configured("channels: {http: {token: abcdefghijklmnopqrstuvwxyz0123456789}}")
+    tables = {
+        "approvals": "verdict", "spending": "nanos", "keys": "body", "sessions": "agent", "owed": "why",
+        "pairing_requests": "denied", "pairing_people": "since_ms", "gateway_runs": "body", "overrides": "chosen",
+        "http_sessions": "until_ms", "http_calls": "options", "http_lost": "lost_at_ms", "tides": "height",
+    }  # fmt: skip
+    with closing(sqlite3.connect(machine.home / "state.db")) as state:
+        for table in tables:
+            state.execute(f"CREATE TABLE {table} (other TEXT)")
+        state.commit()
+
+    answer = said(machine, "doctor")
+
+    for table, column in tables.items():
+        assert column in answer.partition(f"its table {table} has no ")[2].partition(":")[0], table
+    with closing(sqlite3.connect(machine.home / "state.db")) as state:
+        found = {name for (name,) in state.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert found - {*tables} <= {"plugin_failures"}  # the checks change nothing
 
 
 def test_a_state_whose_tables_lack_a_column_is_named_by_doctor_and_by_each_command_that_needs_it(

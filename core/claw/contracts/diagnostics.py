@@ -51,7 +51,8 @@ class Diagnostic(Protocol):
     ``check_config(setup) -> Iterable[Finding]``: what is wrong in the config file, ``about`` a key, judged by the file,
     the installed plugins and the environment of this process (``setup.config.environ``); shown by every command that
     judges the file, such as ``claw config validate``, and with ``configChecks`` in the manifest at the start of each chat
-    and of the gateway. It may take 10 s.
+    and of the gateway. It may take 10 s. It may have ``tables``: statements of tables in ``state.db`` that the plugin
+    declares only later than it registers (``Database.tables``); ``claw doctor`` names those that lack a column.
     """
 
     name: str

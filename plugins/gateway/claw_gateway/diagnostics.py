@@ -22,11 +22,11 @@ from claw_gateway.channel_checks import (
     webhooks_without_listener,
 )
 from claw_gateway.commands.gateway import gateway_data, how_it_ended, is_hung, is_unserved, status_line
+from claw_gateway.pairing import TABLES as PAIRING_TABLES
 from claw_gateway.process.descriptors import file_shortage
 from claw_gateway.process.report import configured_accounts
 from claw_gateway.process.service import SystemService
-from claw_gateway.process.state_shape import shape_findings
-from claw_gateway.process.status import read_status
+from claw_gateway.process.status import TABLE as RUNS_TABLE, read_status
 
 CHECK_SECONDS = 60.0
 """Time limit of the check of one account of a channel."""
@@ -36,6 +36,7 @@ class ChannelDiagnostic:
     """The diagnostic of this plugin."""
 
     name = subject = "channels"
+    tables = (*PAIRING_TABLES, RUNS_TABLE)
     position = 50  # before those of models, as a person reads them
 
     async def check(self, context: DiagnosticContext) -> Sequence[Finding]:
@@ -43,7 +44,6 @@ class ChannelDiagnostic:
         if context.channel:
             return await service_findings(context.setup, context.channel)
         found = [*gateway_findings(context.setup.config.home, context.environ)]
-        found += shape_findings(context.setup.config.home / "state.db")
         return [*found, *await service_findings(context.setup)] if context.online else found
 
     def check_config(self, setup: Setup) -> Iterator[Finding]:

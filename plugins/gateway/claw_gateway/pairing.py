@@ -21,7 +21,7 @@ requests.
 """
 WRONG_CODES, LOCKED_SECONDS = 10, 900
 _NAME_CHARS = 64
-_TABLES = (
+TABLES = (
     """CREATE TABLE IF NOT EXISTS pairing_requests
     (code TEXT PRIMARY KEY, channel TEXT NOT NULL, account TEXT NOT NULL, sender TEXT NOT NULL, name TEXT NOT NULL,
      asked_at_ms INTEGER NOT NULL, denied INTEGER NOT NULL DEFAULT 0,
@@ -55,7 +55,7 @@ class Pairing:
 
     def __init__(self, database: Database, clock: Clock = SYSTEM_CLOCK) -> None:
         self._database, self._clock = database, clock
-        database.tables("pairing", *_TABLES)
+        database.tables("pairing", *TABLES)
 
     def request_code(
         self, channel: str, account: str, sender: Sender, chat: Address | None = None

@@ -7,7 +7,7 @@ from claw.runtime import Database
 
 from claw_http.messages import EarlierMessage
 
-_TABLES = (
+TABLES = (
     """CREATE TABLE IF NOT EXISTS http_calls
     (number INTEGER PRIMARY KEY, message_id TEXT NOT NULL UNIQUE, place TEXT NOT NULL, options TEXT NOT NULL)""",
     "CREATE INDEX IF NOT EXISTS http_calls_place ON http_calls (place)",
@@ -35,7 +35,7 @@ class CallOptionsTable:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        database.tables("http-calls", *_TABLES)
+        database.tables("http-calls", *TABLES)
 
     def add(self, message_id: str, place: str, options: CallOptions) -> None:
         """Record the options of a call. :raises ClawError: they cannot be written."""

@@ -6,15 +6,19 @@ from typing import Any
 from claw import ClawError, ConfigError, DiagnosticContext, Finding, PluginConfig, t
 from claw.runtime import GATEWAY_LOCK, lock_holder
 
+from claw_http.call_options import TABLES as CALL_TABLES
 from claw_http.listener import try_address
+from claw_http.lost_responses import TABLE as LOST_TABLE
 from claw_http.origins import can_be_host, listening_address
 from claw_http.settings import MIN_TOKEN_CHARS, GatewaySettings, HttpSettings, is_weak
+from claw_http.short_sessions import TABLES as SESSION_TABLES
 
 
 class HttpDiagnostic:
     """The diagnostic of this plugin."""
 
     name = "http"
+    tables = (*CALL_TABLES, *SESSION_TABLES, LOST_TABLE)
 
     def __init__(self, config: PluginConfig) -> None:
         self._config = config

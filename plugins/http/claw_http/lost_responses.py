@@ -7,7 +7,7 @@ from claw.runtime import Clock, Database
 
 from claw_http.repeats import RETRY_SECONDS
 
-_TABLE = "CREATE TABLE IF NOT EXISTS http_lost (event_id TEXT PRIMARY KEY, lost_at_ms INTEGER NOT NULL) WITHOUT ROWID"
+TABLE = "CREATE TABLE IF NOT EXISTS http_lost (event_id TEXT PRIMARY KEY, lost_at_ms INTEGER NOT NULL) WITHOUT ROWID"
 _log = logging.getLogger(__name__)
 
 
@@ -16,7 +16,7 @@ class LostResponsesTable:
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
-        database.tables("http-lost", _TABLE)
+        database.tables("http-lost", TABLE)
 
     def recent(self) -> list[tuple[str, float]]:
         """Return event ids, and since how many seconds their response is lost, the oldest first; forget older ones."""

@@ -12,7 +12,7 @@ KEPT_DAYS = 7
 """The days for which a session is kept that its call does not end: as long as the gateway answers a repeated request."""
 _KEPT_MS = KEPT_DAYS * 86_400_000
 _THREAD = ":thread:"
-_TABLES = (
+TABLES = (
     "CREATE TABLE IF NOT EXISTS http_sessions (place TEXT PRIMARY KEY, until_ms INTEGER NOT NULL) WITHOUT ROWID",
     """CREATE TABLE IF NOT EXISTS http_pictures
     (place TEXT NOT NULL, agent TEXT NOT NULL, message_id TEXT NOT NULL, PRIMARY KEY (place, message_id))
@@ -29,7 +29,7 @@ class ShortSessions:
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
-        database.tables("http-sessions", *_TABLES)
+        database.tables("http-sessions", *TABLES)
 
     def keep(self, place: str) -> None:
         """Record that a conversation has a new call. :raises ClawError: it cannot be written."""

@@ -115,26 +115,30 @@ def find_session(found: Sequence[SessionFile], name: str) -> SessionFile:
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
-            keys = ", ".join(kept.name for kept in fitting[:5])
-            raise UsageError(
-                "{name} matches several conversations: {keys}",
-                fix="Give the full name",
-                name=name,
-                keys=keys,
-            )
+            raise _several(name, [kept.name for kept in fitting])
     raise _not_found(found, name)
 
 
 def find_files(found: Sequence[SessionFile], name: str) -> list[SessionFile]:
     """Find all files of a session key, archived ones too; for the name of a file, that file.
 
+    A backup without a header names no key: it belongs to the key of the other files of its session.
+
     :raises UsageError: none or several match; the nearest key is named.
     """
     keys = {kept.key for kept in found if kept.key and (kept.key == name or _has_tail(kept, name))}
     wanted = {name} if name in keys else keys
-    if len(wanted) == 1:
-        return [kept for kept in found if kept.key in wanted]
-    return [find_session(found, name)]
+    if not wanted:
+        return [find_session(found, name)]
+    if len(wanted) > 1:
+        raise _several(name, sorted(wanted))
+    ids = {(kept.agent, kept.id) for kept in found if kept.key in wanted}
+    return [kept for kept in found if kept.key in wanted or (not kept.key and (kept.agent, kept.id) in ids)]
+
+
+def _several(name: str, keys: Sequence[str]) -> UsageError:
+    problem, names = "{name} matches several conversations: {keys}", ", ".join(keys[:5])
+    return UsageError(problem, fix="Give the full name", name=name, keys=names)
 
 
 def _not_found(found: Sequence[SessionFile], name: str) -> UsageError:

@@ -78,13 +78,19 @@ def end_session(home: Path, kept: SessionFile, tag: str, clock: Clock = _CLOCK) 
     :param tag: ``reset`` or ``deleted``; either way the next message of the key starts a new session.
     :returns: the new path of the file.
     :raises BusyError: a process holds it.
+    :raises ClawError: the disk refused; the conversation is as it was, and the next call can end it.
     """
     with _locked(home, kept, clock) as database:
-        place = set_aside(kept.path, tag, clock)
+        is_current = kept.key and kept.state == CURRENT
+        try:
+            if is_current:
+                archive_results(kept.path.parent.parent, kept.key, kept.id)
+            place = set_aside(kept.path, tag, clock)
+        except OSError as refused:
+            raise cannot_write(kept.path, refused) from refused
         delete = "DELETE FROM sessions WHERE key = ? AND id = ?", (kept.key, kept.id)
         renew = "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (kept.key, str(uuid4()), kept.agent)
-        if kept.key and kept.state == CURRENT:
-            archive_results(kept.path.parent.parent, kept.key, kept.id)
+        if is_current:
             database.write_all(delete if tag == "deleted" else renew)
             Overrides(database).clear(kept.key)
     return place
@@ -100,9 +106,11 @@ def purge_session(home: Path, kept: SessionFile, clock: Clock = _CLOCK) -> None:
     place = end_session(home, kept, "deleted", clock) if current else kept.path
     try:
         place.unlink(missing_ok=True)
+        if place.suffix != ".gz":  # it may have been compressed since it was listed
+            place.with_name(f"{place.name}.gz").unlink(missing_ok=True)
+        _remove_remains(kept)
     except OSError as refused:
         raise cannot_write(place, refused) from refused
-    _remove_remains(kept)
 
 
 def repair_session(home: Path, kept: SessionFile, clock: Clock = _CLOCK) -> RepairResult:

@@ -1,5 +1,6 @@
 """The kept tool results of a session, which end with it: moved away when it is archived, deleted with its file."""
 
+import errno
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -12,8 +13,16 @@ def archive_results(agent_dir: Path, session_key: str, session_id: str) -> None:
 
     :raises OSError: the disk refused.
     """
+    results, place = results_folder(agent_dir, session_key), _archived_results(agent_dir, session_id)
     with suppress(FileNotFoundError):
-        results_folder(agent_dir, session_key).rename(_archived_results(agent_dir, session_id))
+        try:
+            results.rename(place)
+        except OSError as refused:
+            if refused.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            for path in tuple(results.iterdir()):  # an earlier attempt was interrupted after the rename
+                path.replace(place / path.name)
+            results.rmdir()
 
 
 def delete_results(agent_dir: Path, session_id: str) -> None:

@@ -61,7 +61,7 @@ def doctor(
     from claw.runtime import home_of, load_setup, plugin_states
     from claw_config_sdk import config_findings
 
-    from claw_admin.doctor import checks, diagnostics
+    from claw_admin.doctor import checks, diagnostics, state_tables
 
     errors, warnings = ([], []) if channel else config_findings(home_of(os.environ), os.environ)
     found = [] if channel else [*checks.offline_findings(errors, warnings)]
@@ -69,14 +69,16 @@ def doctor(
         why = t("the checks of plugins wait for a valid config file")
         found.append(Finding("plugins", "unasked", why, grave=False))
     else:
-        setup = load_setup()
+        setup, statements = load_setup(only_looks=True), list[str]()
         if not channel:
-            failures, setup = diagnostics.load_findings(setup)
+            failures, setup = diagnostics.load_findings(setup, statements)
             found += checks.beside(warnings, (*failures, *diagnostics.tool_findings(setup)))
             found += _unlisted_findings(setup)
         context = diagnostics.DoctorContext(setup, os.environ, online, channel)
-        found += checks.beside(warnings, diagnostics.plugin_findings(context))
-        if not channel:  # what one plugin did to another, and so what a list of plugins says from now on
+        found += checks.beside(warnings, diagnostics.plugin_findings(context, statements))
+        if not channel:
+            found += state_tables.table_findings(setup.config.home / "state.db", statements)
+            # what one plugin did to another, and so what a list of plugins says from now on
             after = (one for state in plugin_states() if state.found.package for one in fault_findings(state))
             found += checks.beside(warnings, after)
         found = list({(one.about, one.problem): one for one in found}.values())

@@ -5,7 +5,7 @@ import inspect
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from claw.runtime import (
     within,
 )
 
+from claw_admin.doctor.state_tables import DeclaredTables
 from claw_admin.policy.tool_limits import limit_findings
 
 HOOK = "register_diagnostics"
@@ -61,17 +62,25 @@ def _folder_for_notes() -> Iterator[str]:
 
 
 @contextmanager
-def diagnostics_host(setup: Setup, hooks: tuple[str, ...] = (HOOK,)) -> Iterator[Host]:
-    """Yield a host that asks plugins for their diagnostics and nothing else; it writes only failures to load."""
+def diagnostics_host(
+    setup: Setup, hooks: tuple[str, ...] = (HOOK,), statements: list[str] | None = None
+) -> Iterator[Host]:
+    """Yield a host that asks plugins for their diagnostics and nothing else; it writes only failures to load.
+
+    :param statements: gets those of the tables in ``state.db`` that plugins declare as they register.
+    """
     network, home = HttpClients(), setup.config.home
 
     def view(plugin: str) -> PluginConfig:
         kept = (
             home / "plugins" if hooks == (HOOK,) else Path(notes)
         )  # what a plugin writes while it registers tools
-        return PluginConfig(setup.config, plugin, network.client, kept / plugin)
+        own = databases.enter_context(closing(DeclaredTables(home / "state.db", known)))
+        return PluginConfig(setup.config, plugin, network.client, kept / plugin, own)
 
+    known = statements if statements is not None else []
     with (
+        ExitStack() as databases,
         _folder_for_notes() as notes,
         closing(Database(home / "state.db")) as database,
     ):
@@ -79,16 +88,18 @@ def diagnostics_host(setup: Setup, hooks: tuple[str, ...] = (HOOK,)) -> Iterator
         yield Host(setup.plugin_states, view, health, rules=HookRules(hooks=hooks))
 
 
-def plugin_findings(context: DoctorContext) -> list[Finding]:
+def plugin_findings(context: DoctorContext, statements: list[str]) -> list[Finding]:
     """Ask the diagnostics of every usable plugin, in order.
 
     A plugin that does not load, and a check that raises or hangs, is a finding about its plugin.
 
+    :param statements: gets those of the tables in ``state.db`` that diagnostics name (``tables``).
     :raises UsageError: a channel is named that does not exist, or no plugin checks channels.
     """
     with diagnostics_host(context.setup) as host:
         broken = {one.id for one in host.plugin_states if one.state == QUARANTINED}
         asked = host.on_demand(HOOK)
+        statements += (sql for one in asked for sql in getattr(one.value, "tables", ()))
         found = [
             Finding(one.id, one.stage, one.why, one.fix)
             for one in host.plugin_states
@@ -102,11 +113,12 @@ def plugin_findings(context: DoctorContext) -> list[Finding]:
         return asyncio.run(_ask_all(asked, context, found))
 
 
-def load_findings(setup: Setup) -> tuple[list[Finding], Setup]:
+def load_findings(setup: Setup, statements: list[str]) -> tuple[list[Finding], Setup]:
     """Load each plugin in use as a start does, all but its tools.
 
     Channels and model services are asked apart: a channel that fails must not hide a model service.
 
+    :param statements: gets those of the tables in ``state.db`` that plugins declare.
     :returns: a finding for each that fails, and for each part that cannot be used; the setup without those that fail,
         so that no later check waits for one that hangs.
     """
@@ -114,7 +126,7 @@ def load_findings(setup: Setup) -> tuple[list[Finding], Setup]:
     others = tuple(hook for hook in HOOKS if hook not in (*apart, "register_tools", HOOK))
     for hooks in ((apart[0],), (apart[1],), others):
         kinds = {HOOKS[hook].kind for hook in hooks}
-        with diagnostics_host(setup, hooks) as host:
+        with diagnostics_host(setup, hooks, statements) as host:
             for state in setup.plugin_states:
                 manifest = state.found.manifest
                 is_asked = manifest is None or not kinds.isdisjoint(manifest.kinds)

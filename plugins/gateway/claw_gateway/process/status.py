@@ -33,7 +33,7 @@ UNSERVED_SECONDS = 120.0
 """A channel that waits is interrupted until then, and receives nothing afterwards: a long poll alone takes 50."""
 MOST_CRASHES, CRASH_WINDOW_SECONDS = 3, 600.0  # DESIGN section 5: safe mode at the third death in ten minutes
 _KEPT_RUNS = 20
-_TABLE = """CREATE TABLE IF NOT EXISTS gateway_runs
+TABLE = """CREATE TABLE IF NOT EXISTS gateway_runs
     (run INTEGER PRIMARY KEY AUTOINCREMENT, pid INTEGER NOT NULL, host TEXT NOT NULL, state TEXT NOT NULL,
      started_at_ms INTEGER NOT NULL, seen_at_ms INTEGER NOT NULL, body TEXT NOT NULL)"""
 _COLUMNS = "pid, host, state, started_at_ms, seen_at_ms, body"
@@ -77,7 +77,7 @@ class StatusRow:
         self, home: Path, log: Callable[[str], None] = lambda line: None, clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self._database, self._clock = Database(home / FILE, clock, log), clock
-        self._database.tables("gateway", _TABLE)
+        self._database.tables("gateway", TABLE)
         self._run, self._ended, self._write_lock = 0, False, threading.Lock()
 
     def begin(self, *, was_killed: bool = False) -> tuple[GatewayRun, ...]:
