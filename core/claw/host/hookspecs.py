@@ -273,13 +273,12 @@ def register_approvers(config: "PluginConfig") -> "Iterable[extensions.Approver]
 def register_filters(config: "PluginConfig") -> "Iterable[extensions.MessageFilter | extensions.Describer]":
     """Contribute filters of messages, which change a message, drop it, or describe it to the model.
 
-    ``inbound(message)`` and ``outbound(message)``, sync or async, return the message, a changed copy, or None to drop
-    it; address, sender, ids and delivery key stay. ``describe(message, capabilities)`` returns lines before its words;
-    names and words of people in them go through ``fenced_json``, ``one_line`` or ``quoted_words`` of ``claw.runtime``.
+    ``inbound(message)`` and ``outbound(message)`` return it, a changed copy, or None to drop it; its address, sender, ids
+    and key stay. ``describe(message, capabilities)`` returns lines before its words: :class:`claw.Describer`.
 
     :when: ``inbound`` for each message before its turn; ``outbound`` for each reply before it enters the outbox.
     :order: ``position``; each filter is given what the one before it returned.
-    :limits: 5 s for each message, in the plugin's own thread; ``describe`` is sync, in the turn's own: it must not block.
+    :limits: 5 s, in the plugin's own thread, sync or async; ``describe`` is sync in the turn's own and must not block.
     :failure: the message stays as it was, and the log names the plugin.
     :default: messages are not changed; claw-gateway describes those of chats. Since 0.1, ``describe`` since 0.2.
 
