@@ -73,7 +73,7 @@ class Setup:
     """The config file and the states of the plugins, before any plugin's code is loaded.
 
     :param tools: every tool, once all plugins are loaded; None = only manifests are read.
-    :param only_looks: the command needs to write nothing: a read-only home is no error, and none is made.
+    :param only_looks: the command needs to write nothing: a read-only home is no error.
     """
 
     config: Config
@@ -104,7 +104,7 @@ def load_setup(
     :param found: the installed plugins; None = discover them.
     :param models: further models that this process may ask, beside those of the file.
     :param file: a config file to read in place of that in the home.
-    :param only_looks: the command needs to write nothing: a read-only home is no error, and none is made.
+    :param only_looks: the command needs to write nothing: a read-only home is no error.
     :raises ConfigError: the file is invalid (exit 3).
     """
     home = discovery.home_of(environ)
@@ -169,12 +169,12 @@ class App:
         self._plugins: Mapping[str, Any] = before._plugins if before else dict(plugins or {})
         self.redact = Redactor(_secrets(self.config), self.config.settings.logging.redact_patterns)
         self._write_log: Callable[[str], None] | None = before._write_log if before else log
-        if not (looks := setup.only_looks and (not self.config.home.exists() or self._is_read_only())):
+        if not (setup.only_looks and self._is_read_only()):
             self._make_home()
         self._network: HttpClients = before._network if before else HttpClients()
         known = before and before._database
         self._database: Database = known or Database(self.config.home / "state.db", clock, self.log, disk)
-        health = PluginHealth(self.config.home / "plugins", self._database, self._clock.now, only_looks=looks)
+        health = PluginHealth(self.config.home / "plugins", self._database, self._clock.now)
         self._worker = PluginWorker(self.timeouts, self._task_failed, PartHealth(health, setup.found))
         self.host = Host(
             setup.plugin_states,

@@ -208,18 +208,6 @@ async def test_a_plugin_that_ended_the_process_twice_waits_until_the_printed_com
     await again.close()
 
 
-def test_a_note_of_a_load_removes_no_folder_that_another_process_may_use(tmp_path):
-    home = tmp_path / "none"
-    health = PluginHealth(home / "plugins")
-    with health.guard("good"):
-        assert not home.exists()
-        home.mkdir()  # another process begins
-    assert home.is_dir()
-    with health.guard("good"):
-        (note,) = (home / "plugins").iterdir()
-    assert (home / "plugins").is_dir() and not note.exists()
-
-
 def test_enable_forgets_the_failure(tmp_path):
     from claw_admin.plugin_manager import commands
     from typer.testing import CliRunner

@@ -166,27 +166,26 @@ class PluginHealth:
 
     @contextmanager
     def guard(self, plugin: str) -> Iterator[None]:
-        """Keep a note that ``plugin`` is being loaded, until it is.
-
-        Without a home there is none: a command that only looks makes no home, and removes no folder that another process
-        may have begun to use.
-        """
+        """Keep a note that ``plugin`` is being loaded, until it is."""
         from claw.storage.files import SYSTEM_DISK  # most commands load no plugin
 
         note = self._folder / f"{_NOTE}{os.getpid()}"
+        # A command that changes nothing leaves no folder behind.
+        missing = [place for place in (self._folder, *self._folder.parents) if not place.is_dir()]
         _open_notes.add(note)
         try:
             with ExitStack() as recorder:
                 with suppress(OSError, ClawError):
-                    if self._folder.parent.is_dir():
-                        SYSTEM_DISK.make_folder(self._folder)
+                    SYSTEM_DISK.make_folder(self._folder)
                     SYSTEM_DISK.write_note(note, f"{plugin}\n".encode())
                     recorder.enter_context(records_own_end(note))
                 yield
         finally:
             _open_notes.discard(note)
-            with suppress(OSError):
+            with suppress(OSError):  # the folder cannot be made, or another process uses it by now
                 note.unlink(missing_ok=True)
+                for folder in missing:
+                    folder.rmdir()
 
     def count_crashes(self, installed: "Mapping[str, InstalledPlugin]") -> None:
         """Record a crash for each note with a cause that a dead process left."""

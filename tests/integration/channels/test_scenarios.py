@@ -676,7 +676,7 @@ async def test_the_answer_of_a_chat_command_is_shown_letter_for_letter(stage, tm
         await stage.says("/model **/*.md _or_ `src`", stage.ann)
         (seen,) = await received_by_model(harness, stage, stage.direct(stage.ann))
     as_shown = seen.text.replace("\\", "") if stage.name == "discord" else seen.text
-    assert "unknown model **/*.md _or_ `src`" in as_shown
+    assert "**/*.md _or_ `src` is no model" in as_shown
     assert seen.code == ()
 
 

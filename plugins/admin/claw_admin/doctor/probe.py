@@ -118,7 +118,7 @@ def record_health(
     :param parts: if it loads, also forget its parts that failed in turns, and that it failed beside the other plugins.
     :returns: its failure beside the other plugins, if that stays: another may be the cause.
     """
-    health = PluginHealth(home / "plugins", only_looks=not home.exists())
+    health = PluginHealth(home / "plugins")
     if seen.failures:
         digest = files_digest(found)
         rows = (replace(one, values={**one.values, _ALONE: 1}) for one in seen.failures)
@@ -172,11 +172,10 @@ def main(plugin: str, folder: str) -> None:
 
     setup, network = load_setup(), HttpClients()
     home = setup.config.home
-    place = home if home.exists() else Path(folder)  # a check makes no home
     health = PluginHealth(Path(folder, "plugins"))
     host = Host(
         setup.plugin_states,
-        lambda id: PluginConfig(setup.config, id, network.client, place / "plugins" / id),
+        lambda id: PluginConfig(setup.config, id, network.client, home / "plugins" / id),
         health,
     )
     found = next(one for one in setup.found if one.id == plugin)
