@@ -21,6 +21,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.machinery import PathFinder
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, NoReturn
@@ -171,7 +172,7 @@ class PluginHealth:
 
         note = self._folder / f"{_NOTE}{os.getpid()}"
         # A command that changes nothing leaves no folder behind.
-        missing = [place for place in (self._folder, *self._folder.parents) if not place.is_dir()]
+        missing = list(takewhile(lambda place: not place.is_dir(), (self._folder, *self._folder.parents)))
         _open_notes.add(note)
         try:
             with ExitStack() as recorder:

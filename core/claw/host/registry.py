@@ -176,7 +176,7 @@ HOOKS = {
 SLOTS = {hook.slot: name for name, hook in HOOKS.items() if hook.slot}
 """The hooks of which one answer is in force, by the key under ``plugins.slots`` that chooses it."""
 _DATA = frozenset(("name", "capabilities", "description", "parameters", "position", "probe", "summary"))
-_WAYS_OF_FILTERS = ("inbound", "outbound", "describe")
+_FILTER_METHODS = ("inbound", "outbound", "describe")
 _MADE_OF = {"register_tools": Tool, "register_prompt_sections": PromptSection}
 
 
@@ -210,8 +210,8 @@ def check_answers(hook: str, things: Sequence[Any]) -> None:
             raise TypeError(f"{hook} answered with one that is named {thing.name!r}, which is no text")
         if not isinstance(thing, _MADE_OF.get(hook, object)):
             raise TypeError(f"{hook} answered with {kind}, not {_MADE_OF[hook].__name__}")
-        if hook == "register_filters" and not any(hasattr(thing, way) for way in _WAYS_OF_FILTERS):
-            raise TypeError(f"{hook} answered with {kind}, which has none of {', '.join(_WAYS_OF_FILTERS)}")
+        if hook == "register_filters" and not any(hasattr(thing, name) for name in _FILTER_METHODS):
+            raise TypeError(f"{hook} answered with {kind}, which has none of {', '.join(_FILTER_METHODS)}")
         if isinstance(thing, PromptSection) and not isinstance(thing.position, int | float):
             raise TypeError(f"section {thing.name} stands at {thing.position!r}, which is no number")
     if hook == "register_tools":

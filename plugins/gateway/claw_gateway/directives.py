@@ -68,8 +68,7 @@ def may_become_silent(prefix: str, tokens: Sequence[str]) -> bool:
 
 def visible_part(text: str, tokens: Sequence[str]) -> str:
     """Return the part of a streaming answer that may be shown: no directive, and no beginning of one."""
-    start = text.lstrip("`* \t\n")
-    if not start or may_become_silent(start, tokens) or is_silent(text, tokens):
+    if _may_be_silent(text, tokens) or is_silent(text, tokens):
         return ""
     lines = text.split("\n")
     last = lines[-1].lstrip()
@@ -84,8 +83,13 @@ def visible_part(text: str, tokens: Sequence[str]) -> str:
         if len(word) < len(text) and may_become_silent(word, tokens):
             text = text[: len(text) - len(word)].rstrip("*")
     words = parse_reply(text, silent_tokens=tokens).text
-    start = words.lstrip("`* \t\n")
-    return "" if not start or may_become_silent(start, tokens) else words
+    return "" if _may_be_silent(words, tokens) else words
+
+
+def _may_be_silent(text: str, tokens: Sequence[str]) -> bool:
+    """Return true if a text so far may still become a silent token, perhaps in backticks or bold."""
+    start = text.lstrip("`* \t\n")
+    return not start or may_become_silent(start, tokens)
 
 
 # --- tags

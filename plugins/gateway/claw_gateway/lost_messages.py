@@ -29,30 +29,35 @@ class LostMessages:
             AND accepted_at_ms <= ? ORDER BY number DESC LIMIT ?""",
             *(*account, since_ms, _NEWEST),
         )
-        later = self._database.read(
-            """SELECT chat, message_id FROM inbox WHERE channel = ? AND account = ? AND message_id != ''
-            AND accepted_at_ms > ?""",
-            *(*account, since_ms),
-        )
         sent = self._database.read(
             """SELECT chat, message_ids FROM owed WHERE channel = ? AND account = ? AND message_ids IS NOT NULL
             AND sent_at_ms < ? ORDER BY sent_at_ms DESC LIMIT ?""",
             *(*account, since_ms, _NEWEST),
         )
-        known = self._database.read(
+        return SentSearch(
+            address,
+            before,
+            (*((str(chat), str(id)) for chat, id in earlier), *_pairs(sent)),
+            self.known_since(address, since_ms),
+            may_wait,
+        )
+
+    def known_since(self, address: Address, since_ms: int) -> frozenset[tuple[str, str]]:
+        """Return chat and id of the messages of an account that are recorded since a time, received and sent."""
+        account = (address.channel, address.account)
+        received = self._database.read(
+            """SELECT chat, message_id FROM inbox WHERE channel = ? AND account = ? AND message_id != ''
+            AND accepted_at_ms > ?""",
+            *(*account, since_ms),
+        )
+        sent = self._database.read(
             """SELECT chat, message_ids FROM owed WHERE channel = ? AND account = ? AND sent_at_ms >= ?
             UNION ALL SELECT inbox.chat, shown FROM watched JOIN inbox ON inbox.turn = watched.turn
             JOIN turns ON turns.turn = watched.turn WHERE channel = ? AND account = ?
             AND coalesce(ended_at_ms, ?) >= ?""",
             *(*account, since_ms, *account, since_ms, since_ms),
         )
-        return SentSearch(
-            address,
-            before,
-            (*((str(chat), str(id)) for chat, id in earlier), *_pairs(sent)),
-            frozenset({*((str(chat), str(id)) for chat, id in later), *_pairs(known)}),
-            may_wait,
-        )
+        return frozenset({*((str(chat), str(id)) for chat, id in received), *_pairs(sent)})
 
     def lost_beside(self, turn: str, address: Address) -> tuple[int, bool]:
         """Return how many messages of other turns in a chat have unknown ids, and true if one of them is not settled.

@@ -88,7 +88,7 @@ class Settlement:
         search = self._journal.search_of(outbound.address, since_ms, notices[-1], may_wait=may_wait)
         seconds = _SEARCH_SECONDS if may_wait else None
         found: tuple[str, ...] = await self._repeat(lambda: channel.find_sent(search), seconds)
-        known = self._journal.search_of(outbound.address, since_ms, notices[-1]).known  # also since it began
+        known = self._journal.known_since(outbound.address, since_ms)  # also what arrived during the search
         found = tuple(id for id in found if (outbound.address.chat, id) not in known)
         itself = found[-1:] if is_alone else ()
         if outbound.attachments:

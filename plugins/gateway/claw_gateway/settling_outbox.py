@@ -98,10 +98,8 @@ class SettlingOutbox:
         self, outbound: Outbound, noticed: tuple[str, ...], *, may_wait: bool = False
     ) -> tuple[str, ...]:
         """Settle a message before its notices; return its ids."""
-        notices, turn = (
-            [one.key for one in self._doubt_notices(outbound)],
-            self._journal.turn_of(outbound.key),
-        )
+        turn = self._journal.turn_of(outbound.key)
+        notices = [one.key for one in self._doubt_notices(outbound)]
         others = (
             self._journal.lost_beside(turn, outbound.address)[0],
             self._journal.streamed(turn)[1],

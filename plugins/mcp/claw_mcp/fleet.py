@@ -80,10 +80,8 @@ class Fleet:
         failed: dict[str, ClawError] = {}
 
         async def one(name: str) -> None:
-            if fault := self.servers[name].folder_fault(
-                name
-            ):  # of the config, not of the server: no record of it
-                failed[name] = fault
+            if fault := self.servers[name].folder_fault(name):
+                failed[name] = fault  # a fault of the config file, not of the server: it is not recorded
                 return
             try:
                 async with asyncio.timeout(seconds):

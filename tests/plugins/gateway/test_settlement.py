@@ -285,31 +285,17 @@ async def test_an_answer_that_cannot_be_found_yet_is_settled_behind_later_ones(h
     assert harness.states() == {"t": "paid", "t:doubt": "paid", "t:1": "paid"}
 
 
-async def test_two_parts_in_doubt_that_cannot_be_found_yet_are_both_there(harness):
+@pytest.mark.parametrize(
+    ("arrived", "failures"), [(("one", "two"), 2), (("one",), 1)], ids=["both arrived", "one arrived"]
+)
+async def test_two_parts_in_doubt_that_cannot_be_found_yet_are_there_in_order(harness, arrived, failures):
     harness.asked()
     service = Finding()
     for row in harness.answered("one", "two"):
         harness.journal.mark_sending(row.key)
-        service.put(row.text)
-    service.searches = [DeliveryError("too many messages", permanent=True)] * 2
-    delivery = harness.delivery(service)
-    delivery.search_pauses = (0.05, 0.05)
-    delivery.recover()
-    async with asyncio.timeout(5):
-        while service.shown != ["one", "two"]:
-            await asyncio.sleep(0.01)
-    await delivery.stop(5)
-    assert set(harness.states().values()) == {"paid"}
-
-
-async def test_two_parts_in_doubt_of_which_one_arrived_are_in_order(harness):
-    harness.asked()
-    service = Finding()
-    first, second = harness.answered("one", "two")
-    for row in (first, second):
-        harness.journal.mark_sending(row.key)
-    service.put("one")
-    service.searches = [DeliveryError("too many messages", permanent=True)]
+    for text in arrived:
+        service.put(text)
+    service.searches = [DeliveryError("too many messages", permanent=True)] * failures
     delivery = harness.delivery(service)
     delivery.search_pauses = (0.05, 0.05)
     delivery.recover()

@@ -209,12 +209,18 @@ class LosingWriter(Writing):
         return 1
 
 
-async def test_a_start_after_a_crash_knows_of_a_post_whose_response_was_lost_and_that_was_repeated(tmp_path):
+async def after_a_lost_post(tmp_path):
+    """A stream whose first post was answered with a lost response, and its journal."""
     journal = Journal(Database(tmp_path / "state.db"))
     journal.began("t1", "agent:a:main", (1,))
     live = RelayedStream(Losing(), Outbound("t1", Address("fake", "c1"), ""), "t1", journal, str, str)
     await live.on_event(TextStreamed("one"))
     await until(lambda: live.writer and live.writer.lost)
+    return journal, live
+
+
+async def test_a_start_after_a_crash_knows_of_a_post_whose_response_was_lost_and_that_was_repeated(tmp_path):
+    journal, live = await after_a_lost_post(tmp_path)
     await live.on_event(TextStreamed("two"))
     await until(lambda: live.writer.shown)
     await live.close(finished=True)
@@ -224,11 +230,7 @@ async def test_a_start_after_a_crash_knows_of_a_post_whose_response_was_lost_and
 
 
 async def test_the_messages_that_a_finish_adds_do_not_hide_the_post_whose_response_was_lost(tmp_path):
-    journal = Journal(Database(tmp_path / "state.db"))
-    journal.began("t1", "agent:a:main", (1,))
-    live = RelayedStream(Losing(), Outbound("t1", Address("fake", "c1"), ""), "t1", journal, str, str)
-    await live.on_event(TextStreamed("one"))
-    await until(lambda: live.writer and live.writer.lost)
+    journal, live = await after_a_lost_post(tmp_path)
     await live.close(finished=True)
     for shown in (("m2",), ("m2", "m3"), ("m2", "m3", "m4")):
         live.writer.shown = shown
