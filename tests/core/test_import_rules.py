@@ -412,7 +412,7 @@ BUDGETS = {
     "claw_prompted_tools": 777,
     "claw_provider_sdk": 1533,
     "claw_sandbox": 98,
-    "claw_sessions": 1988,
+    "claw_sessions": 1995,
     "claw_skills": 457,
     "claw_telegram": 2547,
     "claw_testing": 1591,

@@ -579,6 +579,7 @@ def test_a_purge_asks_and_names_what_it_would_remove(home: Path) -> None:
 
     assert f"would be removed: {path}" in refused.stdout and "Remove 1 file for good?" in refused.stdout
     assert (refused.exit_code, silent.exit_code, path.exists()) == (1, 1, True)
+    assert "there is no terminal" in str(silent.exception) and "--yes" in str(silent.exception)
     done = CliRunner().invoke(app, ask, input="y\n")
     assert (done.exit_code, path.exists()) == (0, False)
     assert "1 file removed, " in done.stdout

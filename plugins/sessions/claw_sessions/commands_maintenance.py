@@ -1,6 +1,7 @@
 """``claw sessions reset|delete|purge|repair|archive``: changes to stored conversations, each under its lock."""
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -55,9 +56,7 @@ def purge(
     if not as_json:
         for kept in () if yes and not pretend else chosen:
             typer.echo(with_label(t("would be removed"), kept.path))
-    if chosen and not (
-        pretend or yes or typer.confirm(t("Remove {count:file|files} for good?", count=len(chosen)))
-    ):
+    if chosen and not (pretend or yes or _is_confirmed(len(chosen))):
         raise typer.Exit(code=1)
     removed, refused = list[SessionFile](), list[str]()
     for kept in () if pretend else chosen:
@@ -78,6 +77,17 @@ def purge(
     for line in refused:
         typer.echo(line, err=True)
     raise typer.Exit(code=int(bool(refused)))
+
+
+def _is_confirmed(count: int) -> bool:
+    """Ask if so many files may be removed. :raises UsageError: the input has ended, and is no terminal."""
+    try:
+        return typer.confirm(t("Remove {count:file|files} for good?", count=count))
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        problem = "confirmation is needed, but there is no terminal"
+        raise UsageError(problem, fix="Add --yes, or --dry-run") from None
 
 
 def _files_to_purge(
