@@ -229,6 +229,13 @@ def test_a_probe_without_answer_means_that_the_provider_is_gone():
     assert broken(call(probe=True)) == {"http_unanswered": 1, "provider_gone": 1}
 
 
+def test_a_notice_for_messages_of_one_turn_does_not_stand_for_a_probe():
+    asked = tuple(Asked(f"t1.{at}", "telegram", "1", "plain", 2 * at, probe=at == 2) for at in range(3))
+    steered = History(asked, (shown(3, SORRY),), queue="steer", asked_of_model={one.question for one in asked})
+    assert broken(steered) == {"lost": 1, "provider_gone": 1}
+    assert judge(steered).counts["told"] == 2
+
+
 def test_notices_without_a_question_to_the_model_break_a_limit_when_they_are_more_than_a_few():
     asked = tuple(Asked(f"t1.{at}", "telegram", "1", "plain", 2 * at) for at in range(4))
     sorry = tuple(shown(2 * at + 1, SORRY) for at in range(4))

@@ -146,7 +146,8 @@ class _Chat:
     def _told(self, answers: dict[str, _Answers], notices: list[int]) -> set[str]:
         """Return the unanswered questions that a notice stands for: one notice for one turn, after its question.
 
-        Where messages may share a turn, a notice stands for all adjacent unanswered ones.
+        Where messages may share a turn, a notice stands for all adjacent unanswered ones, but not for one that was
+        asked after all was settled.
         """
         told: set[str] = set()
         free, before = list(notices), False
@@ -154,7 +155,7 @@ class _Chat:
             if one.question in answers and answers[one.question].wholes:
                 before = False
                 continue
-            if before and self.history.queue != "followup":
+            if before and not one.probe and self.history.queue != "followup":
                 told.add(one.question)
                 continue
             fitting = next((place for place in free if place > one.position), None)
