@@ -231,7 +231,9 @@ def test_a_probe_without_answer_means_that_the_provider_is_gone():
 
 def test_a_notice_for_messages_of_one_turn_does_not_stand_for_a_probe():
     asked = tuple(Asked(f"t1.{at}", "telegram", "1", "plain", 2 * at, probe=at == 2) for at in range(3))
-    steered = History(asked, (shown(3, SORRY),), queue="steer", asked_of_model={one.question for one in asked})
+    steered = History(
+        asked, (shown(3, SORRY),), queue="steer", asked_of_model={one.question for one in asked}
+    )
     assert broken(steered) == {"lost": 1, "provider_gone": 1}
     assert judge(steered).counts["told"] == 2
 

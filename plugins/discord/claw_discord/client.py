@@ -412,8 +412,11 @@ def _delivery_error(discord: Any, failed: Exception) -> DeliveryError:
     if isinstance(failed, discord.RateLimited):
         return outbound.refusal(429, 0, "", retry_after=failed.retry_after)
     if isinstance(failed, discord.HTTPException):
-        pause = outbound.pause_of(failed.response.headers)
-        return outbound.refusal(failed.status, failed.code, failed.text, retry_after=pause)
+        headers = failed.response.headers
+        is_page = "json" not in headers.get("Content-Type", "")
+        return outbound.refusal(
+            failed.status, failed.code, failed.text, retry_after=outbound.pause_of(headers), is_page=is_page
+        )
     said = f"{type(failed).__name__}: {failed}".rstrip(": ")
     if isinstance(failed, aiohttp.ClientConnectorError):
         return DeliveryError("Discord cannot be reached: {why}", why=said)

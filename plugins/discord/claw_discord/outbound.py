@@ -150,16 +150,19 @@ class DiscordError(DeliveryError):
         self.code = code
 
 
-def refusal(status: int, code: int, text: str, *, retry_after: float | None = None) -> DiscordError:
+def refusal(
+    status: int, code: int, text: str, *, retry_after: float | None = None, is_page: bool = False
+) -> DiscordError:
     """Build the error for an HTTP answer other than success.
 
     :param code: Discord's own number, 0 when the body has none.
     :param retry_after: seconds, of a 429.
+    :param is_page: the body is not the API's JSON: a proxy answered in its place, so it says nothing of the message.
     """
     if status == 429:
         pause = 1.0 if retry_after is None else retry_after
         return DiscordError("Discord is rate limiting requests", code=code, retry_after_seconds=pause)
-    permanent = 400 <= status < 500 and status not in _TEMPORARY
+    permanent = 400 <= status < 500 and status not in _TEMPORARY and not is_page
     problem = "Discord refused it ({status}, code {code}): {text}"
     fix = _FIXES.get(code, "check the bot's token" if status == 401 else "")
     return DiscordError(problem, permanent=permanent, fix=fix, status=status, code=code, text=text[:300])

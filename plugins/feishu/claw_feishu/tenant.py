@@ -104,7 +104,10 @@ def judge(status: int, headers: Mapping[str, str], body: Any, where: str) -> Fei
         template = "Feishu answered with HTTP {status} (log id {log_id})"
         if not log_id:
             template = "Feishu answered with HTTP {status}"
-        return FeishuError(template, status=status, permanent=400 <= status < 500, **facts)
+        kind = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
+        # The web page of a proxy says nothing of the call.
+        is_final = 400 <= status < 500 and "html" not in kind
+        return FeishuError(template, status=status, permanent=is_final, **facts)
     scopes = ", ".join(scopes_in(said))
     return FeishuError(
         template, permanent=number not in TOKEN_STALE, fix=_FIXES.get(number, ""), scopes=scopes, **facts

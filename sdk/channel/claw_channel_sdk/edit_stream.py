@@ -20,10 +20,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class _PostedMessage:
-    """A posted message. ``text`` is None when its present text is unknown."""
+    """A posted message. ``text`` is None when its present text is unknown.
+
+    ``renewed``: it took the place of one that cannot be edited, and stands behind those that were posted before.
+    """
 
     id: str
     text: str | None
+    renewed: bool = False
 
 
 class EditStream:
@@ -173,6 +177,9 @@ class EditStream:
         """Make message ``at`` show its final piece."""
         more = last is not None and bool(last.buttons)
         if at < len(self._posted):
+            if at and self._posted[at - 1].renewed and not self._posted[at].renewed:
+                await self._replace(at, piece, outbound, last)  # it would stand before its beginning
+                return
             if self._posted[at].text == piece and not more:
                 return
             try:
@@ -193,7 +200,7 @@ class EditStream:
         gone = self._posted[at].id
         key = self._key(outbound.key, at, mark="r")
         id = await self._await_call(self._post(self._message(at, piece, outbound, last, key)))
-        self._posted[at] = _PostedMessage(id, piece)
+        self._posted[at] = _PostedMessage(id, piece, renewed=True)
         await self._try_delete(gone)
 
     async def _add(self, at: int, piece: str, outbound: Outbound, last: Outbound | None = None) -> None:
@@ -216,9 +223,9 @@ class EditStream:
         except DeliveryError as why:
             if not why.outcome_unknown:
                 raise
-            self._posted[at] = _PostedMessage(message.id, None)
+            self._posted[at] = replace(message, text=None)
             raise _repeatable(why) from why
-        self._posted[at] = _PostedMessage(message.id, piece)
+        self._posted[at] = replace(message, text=piece)
 
     async def _try_delete(self, id: str) -> None:
         """Delete a message and ignore failures: the final text is posted already."""

@@ -530,6 +530,21 @@ class TestSaying:
                 await channel.send(says("", attachments=(Attachment("file", path=str(path)),)))
             assert refused.value.permanent
 
+    async def test_the_page_of_a_proxy_moves_no_message_of_an_answer(
+        self, service: FakeDiscord, channel: DiscordChannel
+    ) -> None:
+        first, second = [
+            (await channel.send(says(text, text))).message_ids[0] for text in ("first", "second")
+        ]
+        page = ForcedAnswer(404, "<html>404 Not Found</html>", {"Content-Type": "text/html"})
+        service.fail("PATCH */messages/*", page)
+        with pytest.raises(DeliveryError) as refused:
+            await channel.send(says("first.", "turn", replaces=(first,)))
+        assert not refused.value.permanent
+        for key, id in (("turn", first), ("turn:1", second)):
+            assert (await channel.send(says(f"{key}.", key, replaces=(id,)))).message_ids == (id,)
+        assert service.shown() == ["turn.", "turn:1."]
+
     async def test_what_was_visible_becomes_the_answer(
         self, service: FakeDiscord, channel: DiscordChannel
     ) -> None:

@@ -256,6 +256,9 @@ class TestWriting:
         refused = outbound.refusal(status, code, "no", retry_after=7.5)
         assert (refused.permanent, refused.retry_after_seconds) == (permanent, pause)
 
+    def test_the_page_of_a_proxy_says_nothing_of_the_message(self) -> None:
+        assert not outbound.refusal(404, 0, "<html>404 Not Found</html>", is_page=True).permanent
+
     def test_a_pause_of_no_length_is_a_second(self) -> None:
         assert outbound.refusal(429, 0, "no").retry_after_seconds == 1.0
 

@@ -84,6 +84,13 @@ async def test_a_service_that_fails_may_be_asked_again_and_its_log_id_is_reporte
         with pytest.raises(FeishuError, match="HTTP 404") as caught:
             await us.send(outbound(None, "hi"))
         assert caught.value.permanent
+        page = FakeAnswer(
+            404, b"<html><title>404 Not Found</title></html>", content_type="text/html; charset=utf-8"
+        )
+        feishu.fail("POST /open-apis/im/v1/messages", page)
+        with pytest.raises(FeishuError, match="HTTP 404") as caught:
+            await us.send(outbound(None, "hi"))
+        assert not caught.value.permanent
 
 
 async def test_an_answer_outside_of_topics_makes_none() -> None:

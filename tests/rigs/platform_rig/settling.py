@@ -12,7 +12,8 @@ from rigs.platform_rig.world import World
 
 _STILL_SECONDS, _TICK_SECONDS = 2.0, 0.5
 _OPEN = (
-    "lost", "half_left", "half_told", "card_open", "half_explained", "file_lost", "file_told", "provider_gone", "channel_gone",
+    "lost", "half_left", "half_told", "card_open", "half_explained", "file_lost", "file_told", "provider_gone",
+    "channel_gone",
 )  # fmt: skip
 """Counts that may still change: a message in doubt is settled when the messages of its chat have arrived."""
 

@@ -17,7 +17,7 @@ def cut(text: str, size: int = 10) -> tuple[str, ...]:
 
 
 class Board:
-    """A service that keeps messages; it can be set to fail.
+    """A service that keeps messages; it can be set to fail, and refuses to edit those that are ``too_old``.
 
     :param faults: what the next calls end in; None is a call that passes.
     """
@@ -27,6 +27,7 @@ class Board:
         self.posts: list[Outbound] = []
         self.edits: list[tuple[str, str, Outbound | None]] = []
         self.faults: Iterator[DeliveryError | None] = iter(faults)
+        self.too_old = set[str]()
         self.hold: asyncio.Event | None = None
         self._ids = itertools.count(1)
 
@@ -42,7 +43,7 @@ class Board:
     async def edit(self, id: str, text: str, outbound: Outbound | None) -> None:
         self.edits.append((id, text, outbound))
         await asyncio.sleep(0)
-        if id not in self.messages:
+        if id not in self.messages or id in self.too_old:
             raise DeliveryError("no such message", permanent=True)
         self._meet()
         self.messages[id] = text
@@ -181,6 +182,19 @@ async def test_a_message_that_somebody_deleted_is_posted_again_in_the_end_only()
     assert receipt.message_ids == tuple(board.messages)
 
 
+async def test_what_follows_a_message_that_somebody_deleted_is_posted_behind_its_new_place() -> None:
+    board = Board()
+    writer = board.writer()
+    await writer.show("0123456789abcdefghijklmno")
+    for _ in range(3):
+        await settle()
+    first, *_ = board.messages
+    del board.messages[first]
+    receipt = await writer.finish(final("9123456789abcdefghijklmnop"))
+    assert tuple(board.messages.values()) == cut("9123456789abcdefghijklmnop")
+    assert receipt.message_ids == tuple(board.messages)
+
+
 async def test_after_a_post_of_unknown_outcome_nothing_more_is_shown_and_finish_makes_sure() -> None:
     board = Board(DeliveryError("cut off", outcome_unknown=True))
     writer = board.writer()
@@ -248,9 +262,10 @@ FAULTS = st.sampled_from(
     states=st.lists(st.tuples(st.text("ab", max_size=35), st.integers(0, 4)), max_size=6),
     last=st.text("ab", max_size=35),
     faults=st.lists(FAULTS, max_size=12),
+    too_old=st.sets(st.integers(0, 4)),
 )
-def test_whatever_was_shown_and_failed_the_final_text_appears_once(
-    states: list[tuple[str, int]], last: str, faults: list[DeliveryError | None]
+def test_whatever_was_shown_and_failed_the_final_text_appears_once_and_in_order(
+    states: list[tuple[str, int]], last: str, faults: list[DeliveryError | None], too_old: set[int]
 ) -> None:
     board = Board(*faults)
 
@@ -260,6 +275,7 @@ def test_whatever_was_shown_and_failed_the_final_text_appears_once(
             await writer.show(text)
             for _ in range(turns):
                 await asyncio.sleep(0)
+        board.too_old = {id for at, id in enumerate(board.messages) if at in too_old}
         while True:
             try:
                 return (await writer.finish(final(last))).message_ids
