@@ -39,6 +39,7 @@ from claw.host.manifest import (
 from claw.host.state import owned_models
 from claw.policy.catalog import CORE_TOOLS
 from claw_admin.config_file.schema import add_owned_schemas
+from claw_config_sdk import section_schema
 
 HERE = Path(__file__).parent
 PUBLIC = {name: module for module in (claw_channel_sdk, claw_tool_sdk, claw) for name in module.__all__}
@@ -222,7 +223,7 @@ def _as_markdown(doc: str) -> str:
 def settings() -> str:
     """Return every key of the config file, with its type, default and meaning."""
     states = states_of(installed_plugins(), {}, {"CLAW_HOME": str(HERE / "no-home")})
-    schema = Settings.model_json_schema(by_alias=True)
+    schema = section_schema(Settings)
     add_owned_schemas(schema, owned_models(states))
     rows = [
         "# Settings",

@@ -27,9 +27,12 @@ Profile = Literal["minimal", "coding", "messaging", "full", "default"]
 class ToolLists(Section):
     """Lists of allowed and denied tools. An empty or absent ``allow`` restricts nothing; ``deny`` wins."""
 
-    allow: Names | None = Field(None, description="Tool names, plugin ids, group:NAME, patterns with *.")
-    deny: Names = Field((), description="The same words; what they name is taken away.")
-    also_allow: Names | None = Field(None, description="Added to the profile's list.")
+    allow: Names | None = None
+    """Tool names, plugin ids, group:NAME, patterns with *."""
+    deny: Names = ()
+    """The same words; what they name is taken away."""
+    also_allow: Names | None = None
+    """Added to the profile's list."""
 
     @model_validator(mode="after")
     def _not_both_lists(self) -> "ToolLists":
@@ -46,7 +49,8 @@ class ToolLists(Section):
 class ToolScope(ToolLists):
     """Lists on top of a profile."""
 
-    profile: Profile | None = Field(None, description="minimal, coding, messaging, full; default = no limit.")
+    profile: Profile | None = None
+    """minimal, coding, messaging, full; default = no limit."""
 
 
 class ExecEnvironment(Section):
@@ -54,15 +58,15 @@ class ExecEnvironment(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    env_allow: tuple[str, ...] = Field((), description="More environment variables that a command may see.")
+    env_allow: tuple[str, ...] = ()
+    """More environment variables that a command may see."""
 
 
 class MessageSettings(Section):
     """The tool ``message``."""
 
-    targets: tuple[str, ...] = Field(
-        (), description="Chats beside the one it answers in: channel:chat, or channel/account:chat."
-    )
+    targets: tuple[str, ...] = ()
+    """Chats beside the one it answers in: channel:chat, or channel/account:chat."""
 
 
 class ScopedTools(Section):
@@ -74,7 +78,8 @@ class ScopedTools(Section):
 class SpawnLists(ToolLists):
     """Lists for sub-agents."""
 
-    allow_spawn: bool = Field(False, description="Let a sub-agent start sub-agents, down to the depth cap.")
+    allow_spawn: bool = False
+    """Let a sub-agent start sub-agents, down to the depth cap."""
 
 
 class SubagentTools(Section):
@@ -86,10 +91,14 @@ class SubagentTools(Section):
 class ToolsSettings(ToolScope):
     """``tools``, for all agents or for one agent."""
 
-    by_provider: dict[str, ToolScope] = Field({}, description="By provider or provider/model.")
-    sandbox: ScopedTools | None = Field(None, description="Lists for sandboxed runs.")
-    subagents: SubagentTools | None = Field(None, description="Lists for sub-agents.")
-    suppliers: dict[str, str] = Field({}, description="Core tool name → plugin that supplies it.")
+    by_provider: dict[str, ToolScope] = Field({})
+    """By provider or provider/model."""
+    sandbox: ScopedTools | None = None
+    """Lists for sandboxed runs."""
+    subagents: SubagentTools | None = None
+    """Lists for sub-agents."""
+    suppliers: dict[str, str] = Field({})
+    """Core tool name → plugin that supplies it."""
     message: MessageSettings = section_default()
 
 
@@ -144,10 +153,10 @@ People = Annotated[tuple[str, ...], PEOPLE, AfterValidator(_no_star)]
 class ModelChoice(Section):
     """The model that answers, and its fallbacks, in order."""
 
-    primary: ModelName | None = Field(
-        None, description="provider/model, such as anthropic/claude-sonnet-4-6."
-    )
-    fallbacks: tuple[ModelName, ...] = Field((), description="Models to try when the first one fails.")
+    primary: ModelName | None = None
+    """provider/model, such as anthropic/claude-sonnet-4-6."""
+    fallbacks: tuple[ModelName, ...] = ()
+    """Models to try when the first one fails."""
 
 
 Model = Annotated[ModelChoice, BeforeValidator(_to_model_choice, json_schema_input_type=str | ModelChoice)]
@@ -156,43 +165,42 @@ Model = Annotated[ModelChoice, BeforeValidator(_to_model_choice, json_schema_inp
 class Subagents(Section):
     """Limits of the agents that an agent may start."""
 
-    max_spawn_depth: int = Field(2, ge=0, le=10, description="How deep agents may start agents; 0 = never.")
-    max_children_per_agent: int = Field(
-        5, ge=0, le=100, description="Accepted, and without effect yet: sub-agents of one agent."
-    )
-    max_concurrent: int = Field(
-        1, ge=1, le=100, description="Accepted, and without effect yet: sub-agents that run at once."
-    )
-    archive_after_minutes: int = Field(
-        60,
-        ge=0,
-        description="Accepted, and without effect yet: minutes until an ended sub-agent is archived.",
-    )
-    model: Model | None = Field(
-        None, description="Accepted, and without effect yet: the model of sub-agents."
-    )
-    thinking: Thinking | None = Field(
-        None, description="Accepted, and without effect yet: their thinking level."
-    )
+    max_spawn_depth: int = Field(2, ge=0, le=10)
+    """Depth to which agents may start agents; 0 = never."""
+    max_children_per_agent: int = Field(5, ge=0, le=100)
+    """Accepted, and without effect yet: sub-agents of one agent."""
+    max_concurrent: int = Field(1, ge=1, le=100)
+    """Accepted, and without effect yet: sub-agents that run at once."""
+    archive_after_minutes: int = Field(60, ge=0)
+    """Accepted, and without effect yet: minutes until an ended sub-agent is archived."""
+    model: Model | None = None
+    """Accepted, and without effect yet: the model of sub-agents."""
+    thinking: Thinking | None = None
+    """Accepted, and without effect yet: their thinking level."""
 
 
 class SandboxSettings(Section):
     """Isolation of the commands that an agent runs."""
 
-    mode: Literal["off", "non-main", "all"] = Field(
-        "off", description="off, all, or non-main: all but an owner in the agent's main session."
-    )
-    backend: str | None = Field(None, description="bubblewrap, docker, or another installed one.")
-    tools: ToolLists | None = Field(None, description="Read as tools.sandbox.tools.")
+    mode: Literal["off", "non-main", "all"] = "off"
+    """off, all, or non-main: all but an owner in the agent's main session."""
+    backend: str | None = None
+    """bubblewrap, docker, or another installed one."""
+    tools: ToolLists | None = None
+    """Read as tools.sandbox.tools."""
 
 
 class Identity(Section):
     """Name and owners of the agent."""
 
-    name: str | None = Field(None, description="Its name in the prompt; IDENTITY.md goes before it.")
-    emoji: str | None = Field(None, description="Accepted, and without effect yet: the emoji of the agent.")
-    owner_numbers: People = Field((), description="Owners; read beside the top-level owners.")
-    owner_display_secret: Secret | None = Field(None, description="Key of the hashes of owners in prompts.")
+    name: str | None = None
+    """Its name in the prompt; IDENTITY.md goes before it."""
+    emoji: str | None = None
+    """Accepted, and without effect yet: the emoji of the agent."""
+    owner_numbers: People = ()
+    """Owners; read beside the top-level owners."""
+    owner_display_secret: Secret | None = None
+    """Key of the hashes of owners in prompts."""
 
 
 def _check_workspace(value: str) -> str:
@@ -207,51 +215,56 @@ def _check_workspace(value: str) -> str:
 class AgentSettings(Section):
     """Settings of one agent, or the defaults of all agents (``agents.defaults``)."""
 
-    model: Model | None = Field(None, description="The model that answers, and its fallbacks, in order.")
+    model: Model | None = None
+    """The model that answers, and its fallbacks, in order."""
     workspace: Annotated[str, AfterValidator(_check_workspace)] | None = Field(
-        None,
-        validation_alias=AliasChoices("workspace", "workspaceDir", "workspace_dir"),
-        description="Folder where tools work; absent = workspace-ID in the home.",
+        None, validation_alias=AliasChoices("workspace", "workspaceDir", "workspace_dir")
     )
-    system_prompt: str | None = Field(None, description="Your instructions, at the head of the prompt.")
-    tools: ToolsSettings | None = Field(None, description="Which tools the agent may use, and how.")
-    thinking_default: Thinking = Field(
-        "off", description="How much the model thinks before it answers; adaptive: it decides itself."
-    )
-    tool_choice: str = Field(
-        "auto", description="auto, none, required, or a tool, for a turn's first model call."
-    )
-    context_tokens: int | None = Field(None, ge=1000, description="Window; absent = the model's.")
-    max_tokens: int | None = Field(None, ge=1, description="Longest answer.")
-    max_turns: int | None = Field(200, ge=1, description="Model calls per message; null = no limit.")
-    temperature: float | None = Field(
-        None, ge=0, le=2, description="Accepted, and without effect yet: the service's own value is used."
-    )
-    timeout_seconds: float | None = Field(
-        None, gt=0, description="Accepted, and without effect yet: seconds of a turn."
-    )
-    history_limit: int | None = Field(None, ge=0, description="Earlier turns kept in a request; 0 = all.")
-    bootstrap_max_chars: int = Field(20_000, ge=0, description="Of one context file in the prompt.")
-    bootstrap_total_max_chars: int = Field(60_000, ge=0, description="Of all context files in the prompt.")
-    rule_files: Literal["ask", "allow", "deny"] = Field(
-        "ask",
-        description="The agent changing SOUL.md, AGENTS.md …: an owner is asked, it may, or it may not.",
-    )
+    """Folder where tools work; absent = workspace-ID in the home."""
+    system_prompt: str | None = None
+    """Your instructions, at the head of the prompt."""
+    tools: ToolsSettings | None = None
+    """Which tools the agent may use, and how."""
+    thinking_default: Thinking = "off"
+    """Amount of thinking before an answer; adaptive: the model decides itself."""
+    tool_choice: str = "auto"
+    """auto, none, required, or a tool, for a turn's first model call."""
+    context_tokens: int | None = Field(None, ge=1000)
+    """Window; absent = the model's."""
+    max_tokens: int | None = Field(None, ge=1)
+    """Longest answer."""
+    max_turns: int | None = Field(200, ge=1)
+    """Model calls per message; null = no limit."""
+    temperature: float | None = Field(None, ge=0, le=2)
+    """Accepted, and without effect yet: the service's own value is used."""
+    timeout_seconds: float | None = Field(None, gt=0)
+    """Accepted, and without effect yet: seconds of a turn."""
+    history_limit: int | None = Field(None, ge=0)
+    """Earlier turns kept in a request; 0 = all."""
+    bootstrap_max_chars: int = Field(20_000, ge=0)
+    """Of one context file in the prompt."""
+    bootstrap_total_max_chars: int = Field(60_000, ge=0)
+    """Of all context files in the prompt."""
+    rule_files: Literal["ask", "allow", "deny"] = "ask"
+    """The agent changing SOUL.md, AGENTS.md …: an owner is asked, it may, or it may not."""
     subagents: Subagents = section_default()
     sandbox: SandboxSettings = section_default()
     identity: Identity = section_default()
-    user_timezone: Zone | None = Field(
-        None, description="Time zone of times and dates that the agent is shown; absent = this machine's."
-    )
-    plugins: dict[str, dict[str, Any]] = Field({}, description="By plugin id: what it reads for this agent.")
+    user_timezone: Zone | None = None
+    """Time zone of times and dates that the agent is shown; absent = this machine's."""
+    plugins: dict[str, dict[str, Any]] = Field({})
+    """By plugin id: what it reads for this agent."""
 
 
 class AgentEntry(AgentSettings):
     """One entry of ``agents.list``. Each section it has replaces the section of the defaults."""
 
-    id: str = Field(min_length=1, description="Name in keys, folders and sessions.")
-    name: str | None = Field(None, description="What people call it.")
-    default: bool = Field(False, description="Take this one when nobody names an agent.")
+    id: str = Field(min_length=1)
+    """Name in keys, folders and sessions."""
+    name: str | None = None
+    """The name that people use."""
+    default: bool = False
+    """Take this one when nobody names an agent."""
 
     @field_validator("id")
     @classmethod
@@ -271,7 +284,8 @@ class Agents(Section):
     """``agents``: the defaults, and each agent."""
 
     defaults: AgentSettings = section_default()
-    list: tuple[AgentEntry, ...] = Field((), description="Also read: entries, a map of id to agent.")
+    list: tuple[AgentEntry, ...] = ()
+    """Also read: entries, a map of id to agent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,15 @@ class QueueSettings(Section):
     mode: Annotated[
         Literal["steer", "collect", "followup", "interrupt"],
         BeforeValidator(lambda mode: "steer" if mode == "queue" else mode),
-    ] = Field(
-        "steer",
-        description="steer: into the running turn; collect: one turn for all; followup: one turn "
-        "each; interrupt: stop and answer the newest.",
-    )
-    debounce: Duration = Field(0.5, ge=0, description="Quiet time before waiting messages become a turn.")
-    cap: int = Field(20, ge=1, description="Messages of one conversation that may wait.")
-    drop: Literal["old", "new", "summarize"] = Field("summarize", description="What goes when more come.")
+    ] = "steer"
+    """steer: into the running turn; collect: one turn for all; followup: one turn each; interrupt: stop and answer
+    the newest."""
+    debounce: Duration = Field(0.5, ge=0)
+    """Quiet time before waiting messages become a turn."""
+    cap: int = Field(20, ge=1)
+    """Messages of one conversation that may wait."""
+    drop: Literal["old", "new", "summarize"] = "summarize"
+    """Messages that are given up when more come."""
 
 
 class GroupSettings(Section):
@@ -32,32 +33,32 @@ class GroupSettings(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    enabled: bool = Field(True, description="false: messages of this group are ignored.")
-    tools: ToolLists | None = Field(None, description="Tools in this group, within those of the agent.")
-    tools_by_sender: dict[str, ToolLists] = Field(
-        {}, validate_default=True, description="In place of tools, by the id of the sender; '*' = all others."
-    )
-    require_mention: bool = Field(
-        True, description="Answer only messages that mention the bot or reply to it."
-    )
-    allow_from: tuple[str, ...] | None = Field(
-        None, description="Who of this group may talk to us; absent = as groupAllowFrom says."
-    )
-    system_prompt: str | None = Field(None, description="Your instructions for this group, in its prompt.")
+    enabled: bool = True
+    """false: messages of this group are ignored."""
+    tools: ToolLists | None = None
+    """Tools in this group, within those of the agent."""
+    tools_by_sender: dict[str, ToolLists] = Field({}, validate_default=True)
+    """In place of tools, by the id of the sender; '*' = all others."""
+    require_mention: bool = True
+    """Answer only messages that mention the bot or reply to it."""
+    allow_from: tuple[str, ...] | None = None
+    """Members of this group who may talk to us; absent = as groupAllowFrom says."""
+    system_prompt: str | None = None
+    """Your instructions for this group, in its prompt."""
 
 
 class DirectSettings(Section):
     """A direct chat with one person."""
 
-    history_limit: int | None = Field(
-        None, ge=0, description="In place of the channel's, in the direct chat with this person."
-    )
+    history_limit: int | None = Field(None, ge=0)
+    """In place of the channel's, in the direct chat with this person."""
 
 
 class GroupEntry(GroupSettings):
     """One group, where groups are written as a list."""
 
-    chat_id: str | int = Field(description="Id of the group.")
+    chat_id: str | int
+    """Id of the group."""
 
 
 _GROUP_FORMS = "a list ([{chatId: ID, tools: {…}}]) or a map ({ID: {tools: {…}}})"
@@ -87,35 +88,37 @@ class ChannelConfig(Section):
     Nobody may write until ``allowFrom`` names people, or a person was paired.
     """
 
-    enabled: bool = Field(True, description="false: the channel is not started.")
-    accounts: dict[str, dict[str, Any]] = Field({}, description="More accounts of the same service, by name.")
-    dm_policy: Literal["pairing", "allowlist", "open", "disabled"] = Field(
-        "pairing", description="Who may write in a direct chat; open needs allowFrom: ['*']."
-    )
-    allow_from: tuple[str, ...] = Field((), description="Stable ids of people who may write; empty = nobody.")
-    group_policy: Literal["allowlist", "open", "disabled"] = Field(
-        "allowlist", description="Groups that may talk to us: those of groups, all, or none."
-    )
-    group_allow_from: tuple[str, ...] | None = Field(
-        None, description="Who of a listed group may talk to us; absent = all its members, empty = nobody."
-    )
+    enabled: bool = True
+    """false: the channel is not started."""
+    accounts: dict[str, dict[str, Any]] = Field({})
+    """More accounts of the same service, by name."""
+    dm_policy: Literal["pairing", "allowlist", "open", "disabled"] = "pairing"
+    """People who may write in a direct chat; open needs allowFrom: ['*']."""
+    allow_from: tuple[str, ...] = ()
+    """Stable ids of people who may write; empty = nobody."""
+    group_policy: Literal["allowlist", "open", "disabled"] = "allowlist"
+    """Groups that may talk to us: those of groups, all, or none."""
+    group_allow_from: tuple[str, ...] | None = None
+    """Members of a listed group who may talk to us; absent = all of them, empty = nobody."""
     groups: Annotated[
         dict[str, GroupSettings],
         BeforeValidator(_by_id, json_schema_input_type=dict[str, GroupSettings] | tuple[GroupEntry, ...]),
-    ] = Field({}, description="Groups that may talk to us, by id; '*' = all others.")
-    dms: dict[str, DirectSettings] = Field({}, description="Direct chats, by the id of the person.")
-    history_limit: int | None = Field(
-        None, ge=0, description="Earlier turns kept in a request; absent = as the agent says, 0 = all."
-    )
-    group_history: int = Field(
-        20, ge=0, description="Unanswered group messages shown with the next question."
-    )
-    streaming: bool = Field(True, description="Show an answer while it grows.")
-    block_streaming: bool = Field(
-        False, description="Send an answer in blocks as they are ready, each a message."
-    )
-    queue: QueueSettings | None = Field(None, description="In place of messages.queue.")
-    allow_bots: bool = Field(False, description="Let other bots start turns.")
+    ] = Field({})
+    """Groups that may talk to us, by id; '*' = all others."""
+    dms: dict[str, DirectSettings] = Field({})
+    """Direct chats, by the id of the person."""
+    history_limit: int | None = Field(None, ge=0)
+    """Earlier turns kept in a request; absent = as the agent says, 0 = all."""
+    group_history: int = Field(20, ge=0)
+    """Unanswered group messages shown with the next question."""
+    streaming: bool = True
+    """Show an answer while it grows."""
+    block_streaming: bool = False
+    """Send an answer in blocks as they are ready, each a message."""
+    queue: QueueSettings | None = None
+    """In place of messages.queue."""
+    allow_bots: bool = False
+    """Let other bots start turns."""
 
     @model_validator(mode="after")
     def _open_needs_a_star(self) -> Self:
@@ -143,7 +146,8 @@ class AnyChannel(ChannelConfig):
 
     model_config = ConfigDict(extra="allow")
 
-    accounts: dict[str, AnyAccount] = Field({}, description="More accounts of the same service, by name.")  # type: ignore[assignment]
+    accounts: dict[str, AnyAccount] = Field({})  # type: ignore[assignment]
+    """More accounts of the same service, by name."""
 
 
 def with_token_users(sections: Any, declared: Mapping[str, Sequence[DeclaredChannel]]) -> Any:

@@ -19,6 +19,7 @@ from typing import Any
 from claw import ClawError, t
 from claw.runtime import HOOKS, check_answers, hook_problems, tool_line
 from claw.testing import contributed, plugin_config
+from claw_config_sdk import section_schema
 
 SECONDS = 60
 Problem = tuple[str, dict[str, Any]]
@@ -113,7 +114,7 @@ class RecordingConfig:
         """JSON Schema of the plugin's own section."""
         for model in (*self.channels.values(), *self.providers.values(), self.own):
             if model is not None:
-                schema = model.model_json_schema(by_alias=True)
+                schema = section_schema(model)
                 inlined: dict[str, Any] = _inlined(schema, schema.pop("$defs", {}))
                 return inlined
         return None
@@ -214,7 +215,7 @@ def _name(thing: Any) -> str:
 
 
 def _least(model: Any, **more: Any) -> Any:
-    schema = model.model_json_schema(by_alias=True)
+    schema = section_schema(model)
     return model.model_validate({**_example(schema, schema.get("$defs", {})), **more})
 
 

@@ -1,4 +1,4 @@
-"""For authors of commands: the config file judged and changed, and options that name a run.
+"""For authors of commands: the config file judged, described and changed, and options that name a run.
 
 A change is one key; comments stay, and the result is validated.
 

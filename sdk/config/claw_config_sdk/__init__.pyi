@@ -25,6 +25,9 @@ from claw_config_sdk.scenario import (
     sender_of as sender_of,
     takes_scenario as takes_scenario,
 )
+from claw_config_sdk.schema import (
+    section_schema as section_schema,
+)
 from claw_config_sdk.times import (
     parse_time as parse_time,
 )

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from claw.runtime import AGENT_KEYS, Manifest, Settings
+from claw_config_sdk import section_schema
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -16,7 +17,7 @@ def config_schema(manifests: Iterable[Manifest], owned: Mapping[str, Any]) -> di
     :param manifests: of each installed plugin; no plugin is imported. A ``config_schema`` describes the plugin's own
         section: its channel's, else its provider's, else ``plugins.entries.ID.config``.
     """
-    whole: dict[str, Any] = {"$schema": DIALECT, **Settings.model_json_schema(by_alias=True)}
+    whole: dict[str, Any] = {"$schema": DIALECT, **section_schema(Settings)}
     whole["title"] = "claw config"
     sections, top = whole["$defs"], whole["properties"]
     add_owned_schemas(whole, owned)
@@ -41,7 +42,7 @@ def config_schema(manifests: Iterable[Manifest], owned: Mapping[str, Any]) -> di
 def add_owned_schemas(whole: dict[str, Any], owned: Mapping[str, Any]) -> None:
     """Add the schemas of the keys that plugins own to that of the settings. What core describes already stays."""
     for key, model_of in owned.items():
-        own: dict[str, Any] = model_of().model_json_schema(by_alias=True) if model_of else {}
+        own: dict[str, Any] = section_schema(model_of()) if model_of else {}
         whole["$defs"] |= own.pop("$defs", {})
         first, *steps = key.split(".")
         holders: list[dict[str, Any] | None] = [whole]
