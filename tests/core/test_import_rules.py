@@ -393,7 +393,7 @@ BUDGETS = {
     "claw_channel_sdk": 603,
     "claw_config_sdk": 469,
     "claw_context": 1710,
-    "claw_discord": 2469,
+    "claw_discord": 2496,
     "claw_feishu": 4522,
     "claw_gateway": 6307,
     "claw_google": 471,

@@ -46,6 +46,7 @@ _MESSAGES, _MESSAGE = "/channels/{channel_id}/messages", "/channels/{channel_id}
 _CDN = frozenset({"https://cdn.discordapp.com", "https://media.discordapp.net"})
 _NOTE_SECONDS = 30.0
 _TITLES = 200
+_DELETED = 1000
 
 
 class DiscordChannel:
@@ -100,6 +101,7 @@ class DiscordChannel:
         self._inbox = DispatchReader(account, settings, self._connection.call, self._seen, pace, chat_menu)
         self._direct: dict[str, str] = {}
         self._titles: dict[str, str] = {}
+        self._deleted: dict[tuple[str, str], None] = {}
 
     # --- inbound
 
@@ -276,13 +278,22 @@ class DiscordChannel:
         await self._edit(await self._channel_of(address), message_id, body.edited(text, ()))
 
     async def delete(self, address: Address, message_id: str) -> None:
-        """Delete one of the bot's messages; do nothing when it is already gone."""
+        """Delete one of the bot's messages; do nothing when it is already gone.
+
+        A message that was deleted is not asked for again: whoever deletes several and repeats that after a rate limit gets
+        further each time.
+        """
         channel = await self._channel_of(address)
+        if (channel, message_id) in self._deleted:
+            return
         try:
             await self._connection.call("DELETE", _MESSAGE, channel_id=channel, message_id=message_id)
         except DiscordError as why:
             if why.code != body.UNKNOWN_MESSAGE:
                 raise
+        self._deleted[channel, message_id] = None
+        while len(self._deleted) > _DELETED:
+            del self._deleted[next(iter(self._deleted))]
 
     async def find_sent(self, search: SentSearch) -> tuple[str, ...]:
         """Return the bot's own messages in a range; see :func:`claw_discord.lost_messages.find_sent`."""

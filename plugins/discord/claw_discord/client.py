@@ -19,6 +19,7 @@ from claw import ChannelState, ClawError, DeliveryError, t
 
 from claw_discord import outbound
 from claw_discord.inbound import READ
+from claw_discord.outbound import DiscordError
 from claw_discord.settings import DiscordSettings, intents
 
 _log = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ _RELEVANT_FRAME = re.compile(rf'"t"\s*:\s*"(?:{"|".join(sorted(_RELEVANT))})"')
 _RESUME = re.compile(r'"op"\s*:\s*6\b')
 _MAX_RESUMES = 3
 _LIBRARY_MAX_SLEEP_SECONDS = 30.0  # the minimum that discord.py accepts for max_ratelimit_timeout
+_RATE_LIMIT_WAITS, _RATE_LIMIT_SECONDS = 2, 5.0
 _STEADY_SECONDS = 60.0
 
 NO_CONTENT = 4014
@@ -305,12 +307,31 @@ class Connection:
         :returns: the parsed answer.
         :raises DeliveryError: it was refused, or its outcome is unknown; permanent for a malformed id.
         """
-        client = self._client
-        if client is None:
-            raise DeliveryError("not connected to Discord")
         for name, value in where.items():  # some come from models, and ".." would address another route
             if not (outbound.is_id(value) if name.endswith("_id") else value.strip(".")):
                 raise DeliveryError("{id} is not a Discord {name}", permanent=True, id=value, name=name)
+        for _ in range(_RATE_LIMIT_WAITS):
+            try:
+                return await self._request(method, path, json, query, files, where)
+            except DiscordError as limited:  # discord.py waits too, but not for a 429 of a proxy in between
+                pause = limited.retry_after_seconds
+                if pause is None or pause > _RATE_LIMIT_SECONDS:
+                    raise
+                await asyncio.sleep(pause)
+        return await self._request(method, path, json, query, files, where)
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        json: Any,
+        query: Mapping[str, str | int] | None,
+        files: Sequence[tuple[str, str]],
+        where: Mapping[str, str],
+    ) -> Any:
+        client = self._client
+        if client is None:
+            raise DeliveryError("not connected to Discord")
         discord = vendor()
         route = import_module("discord.http").Route(method, path, **where)
         opened = [discord.File(file, filename=name) for file, name in files]

@@ -627,6 +627,28 @@ class TestRefusals:
         first, second = service.asked("POST", f"/channels/{slow}/messages")
         assert second.at - first.at >= 0.4 and service.shown(slow) == ["late"]
 
+    async def test_a_short_limit_that_a_proxy_reports_is_waited_for(
+        self, service: FakeDiscord, channel: DiscordChannel
+    ) -> None:
+        limited = ForcedAnswer(429, {"retry_after": 0.2, "global": False}, {"Retry-After": "0.2"})
+        service.fail("POST */messages", limited)
+        await channel.send(says("late"))
+        first, second = service.asked("POST", "/messages")
+        assert second.at - first.at >= 0.2 and service.shown() == ["late"]
+
+    async def test_limits_do_not_keep_the_messages_of_a_stream_from_being_deleted(
+        self, service: FakeDiscord, channel: DiscordChannel
+    ) -> None:
+        ids = [(await channel.send(says(text, text))).message_ids[0] for text in ("a", "b", "c", "d")]
+        for id in ids[2:]:
+            service.fail(f"DELETE */messages/{id}", ForcedAnswer(429, "banned", {"Retry-After": "60"}))
+        for _ in range(2):
+            with pytest.raises(DeliveryError):
+                await channel.send(says("whole", "final", replaces=tuple(ids)))
+        await channel.send(says("whole", "final", replaces=tuple(ids)))
+        assert service.shown() == ["whole"]
+        assert [len(service.asked("DELETE", f"/messages/{id}")) for id in ids] == [0, 1, 2, 2]
+
     @pytest.mark.parametrize(
         ("answer", "pause"),
         [
