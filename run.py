@@ -30,8 +30,8 @@ FOLDERS = {
     "--cases": "--cases",
     "--fixtures": "--wire-fixtures",
 }  # options with a folder, as our tests call them
-# The whole suite in parallel; a few files are faster in one process.
-IN_PARALLEL = ["-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadgroup"]
+# The whole suite in parallel; a few files are faster in one process. One process more than processors: tests also wait.
+IN_PARALLEL = ["-n", str(min((os.cpu_count() or 1) + 1, 4)), "--dist", "loadgroup"]
 # pip runs without prompts and advice, and without a machine's own settings that a venv refuses.
 QUIET = {
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",

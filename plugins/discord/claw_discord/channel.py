@@ -280,7 +280,7 @@ class DiscordChannel:
     async def delete(self, address: Address, message_id: str) -> None:
         """Delete one of the bot's messages; do nothing when it is already gone.
 
-        A message that was deleted is not asked for again: whoever deletes several and repeats that after a rate limit gets
+        A message that was deleted is not asked for again: who deletes several, and repeats that after a rate limit, gets
         further each time.
         """
         channel = await self._channel_of(address)
