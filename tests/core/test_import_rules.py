@@ -395,7 +395,7 @@ BUDGETS = {
     "claw_context": 1710,
     "claw_discord": 2496,
     "claw_feishu": 4522,
-    "claw_gateway": 6307,
+    "claw_gateway": 6323,
     "claw_google": 471,
     "claw_http": 2866,
     "claw_http_sdk": 419,

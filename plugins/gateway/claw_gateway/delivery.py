@@ -20,6 +20,7 @@ from claw_channel_sdk import StreamingReply
 
 from claw_gateway.journal import Journal, PendingReply
 from claw_gateway.outbox_items import (
+    LateReport,
     OutboxItem,
     QueuedReply,
     SettledMessage,
@@ -234,6 +235,7 @@ class OutboxDelivery(SettlingOutbox):
         mark = not self._drops_repeats(reply.whole.address)
         note = not self._drops_repeats(reply.whole.address, MAX_AGE_SECONDS)
         receipt, doubt, pause, tries = None, None, _FIRST_PAUSE, 0
+        late = LateReport(self._clock, reply.whole.address.channel, self._log)
         while tries < TRIES:
             await self._wait_for_rate_limit(reply.whole.address)
             self._record_sending(reply, note)
@@ -251,6 +253,7 @@ class OutboxDelivery(SettlingOutbox):
             is_bug = isinstance(failed, UnexpectedError)
             if is_bug or failed.permanent or (doubt and mark) or self._channel_was_replaced(reply):
                 break  # where repeats are dropped, the writer tries again with the same key
+            late.failed(failed)
             self._record_retry(reply, bool(doubt))
             await asyncio.sleep(_retry_seconds(failed, pause))
             if not _is_rate_limit(failed):
@@ -349,6 +352,7 @@ class OutboxDelivery(SettlingOutbox):
         if message.repeated and self._drops_repeats(message.outbound.address):
             await self._find_posted(message)
         outbound, pause, tries = message.outbound, _FIRST_PAUSE, 0
+        late = LateReport(self._clock, outbound.address.channel, self._log)
         while failed := await self._try(message):
             tries += not _is_rate_limit(failed)
             is_bug = isinstance(failed, UnexpectedError)
@@ -360,6 +364,7 @@ class OutboxDelivery(SettlingOutbox):
             if failed.permanent or (tries >= most and is_final):
                 self._refused(outbound, failed)
             else:
+                late.failed(failed)
                 # the ledger has the mark of this send by now
                 message.repeated = failed.outcome_unknown and not self._drops_repeats(outbound.address)
                 if not failed.outcome_unknown:

@@ -1,11 +1,15 @@
 """The work that waits in the outbox of one chat."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from claw import Address, Channel, DeliveryError, Outbound, Receipt
+from claw import Address, Channel, DeliveryError, Outbound, Receipt, t
+from claw.runtime import Clock
 from claw_channel_sdk import StreamingReply
+
+LATE_SECONDS = 60.0
+"""Time after which the log says why a message is not delivered yet."""
 
 
 class UnexpectedError(DeliveryError):
@@ -29,6 +33,21 @@ class QueuedReply:
         """Give the failure to who waits for the receipt."""
         if self.receipt and not self.receipt.done():
             self.receipt.set_exception(why)
+
+
+class LateReport:
+    """Log once why a message is not delivered yet, when its service has failed for a while: later ones wait behind it."""
+
+    def __init__(self, clock: Clock, name: str, log: Callable[[str], None]) -> None:
+        self._clock, self._name, self._log = clock, name, log
+        self._due: float | None = clock.monotonic() + LATE_SECONDS
+
+    def failed(self, why: DeliveryError) -> None:
+        """Note a failed try."""
+        if self._due is not None and self._clock.monotonic() > self._due:
+            self._due = None
+            text = "channel {name}: a reply is still not sent, and later ones of its chat wait: {why}"
+            self._log(t(text, name=self._name, why=why))
 
 
 @dataclass

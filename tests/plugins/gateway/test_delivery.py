@@ -1,6 +1,7 @@
 """Delivery: each message once, in order within a chat, nothing lost when the service fails or the process dies."""
 
 import asyncio
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from claw.storage.database import Database
 from claw_channel_sdk import EditStream
 from claw_gateway.delivery import MAX_AGE_SECONDS, TRIES, OutboxDelivery
 from claw_gateway.journal import Journal
+from claw_gateway.outbox_items import LATE_SECONDS
 
 CHAT = Address("fake", "chat-1")
 MORE_THAN_TRIES = [DeliveryError("slow down", retry_after_seconds=0.01)] * (2 * TRIES)
@@ -150,6 +152,18 @@ async def test_what_waits_for_the_limits_of_the_service_is_not_in_doubt_after_a_
     await before.stop(0)
 
     assert service.shown == ["one"] and held.tried == []
+
+
+async def test_a_reply_that_its_service_refuses_for_long_is_logged_once_with_the_cause(harness):
+    jump = itertools.count(step=LATE_SECONDS / 3)
+    fates = [DeliveryError("slow down", retry_after_seconds=0.01)] * 6
+    delivery = harness.delivery(Service(*fates), Clock(monotonic=lambda: next(jump)))
+    delivery.enqueue(harness.add_replies("late"))
+    await delivery.stop(2)
+
+    [line] = harness.logged
+    assert line.startswith("channel fake: a reply is still not sent") and line.endswith("slow down")
+    assert set(harness.states().values()) == {"paid"}
 
 
 async def test_all_threads_of_a_chat_go_out_one_after_another_and_the_chat_is_busy_meanwhile(harness):
