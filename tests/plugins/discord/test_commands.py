@@ -150,10 +150,10 @@ class TestChoosing:
         frame = service.gateway.session.frames[-1]
         await service.gateway.dispatch("INTERACTION_CREATE", frame["d"])
         await service.says("still here")
-        await until(lambda: "still here" in harness.texts)
-        assert len(service.asked("POST", "/callback")) == 1
+        await until(lambda: "still here" in harness.texts and service.asked("POST", "/callback"))
         await channel.settled(here(), id)
         await until(lambda: service.rest.thinking == {})
+        assert len(service.asked("POST", "/callback")) == 1
 
     @pytest.mark.parametrize("expected", [True, False])
     async def test_in_a_thread_it_belongs_to_the_threads_channel(
