@@ -212,6 +212,51 @@ def test_what_would_change_is_shown_first_and_nobody_there_to_be_asked_means_no(
     assert person.plugins() == {}
 
 
+def test_a_dry_run_shows_the_changes_and_leaves_nothing_also_beside_a_running_gateway(person: Person) -> None:
+    for wanted in ("claw-plugin-tide==1.0", "claw-plugin-tide"):  # the second one lets go of the pin
+        person.does("install", wanted, "--yes")
+    layers = person.home / "plugins.d"
+    before = {path: path.stat().st_mtime_ns for path in layers.rglob("*")}
+    gateway = Lock(person.home / GATEWAY_LOCK, "a gateway runs", "stop it")
+    gateway.take()
+    try:
+        for words, row in (
+            (("install", "claw-plugin-future"), ["claw-plugin-future", "-", "1.0"]),
+            (("update", "tide"), ["claw-plugin-tide", "1.0", "2.0"]),
+            (("uninstall", "tide"), ["claw-plugin-base", "1.0", "-"]),
+        ):
+            output = person.does(*words, "--dry-run")
+            assert row in [line.split() for line in output.splitlines()]
+            assert output.splitlines()[-1] == "nothing was changed (--dry-run)"
+            planned = json.loads(person.does(*words, "--dry-run", "--json"))
+            assert (planned["done"], planned["plugins"]) == (False, [])
+            assert (
+                dict(zip(("name", "old", "new"), (word.strip("-") for word in row), strict=True))
+                in planned["changes"]
+            )
+    finally:
+        gateway.close()
+    assert before == {path: path.stat().st_mtime_ns for path in layers.rglob("*")}
+
+    refused = person.types("plugins", "install", "claw-plugin-future", "--dry-run", "--yes")
+    assert (refused.returncode, "--yes has no effect with --dry-run" in refused.stderr) == (2, True)
+
+
+def test_an_install_says_what_came_what_it_costs_and_how_to_switch_it_on(person: Person) -> None:
+    output = person.does("install", "claw-plugin-acme", "--yes")
+    lines = [line.strip() for line in output.splitlines()]
+    assert "kinds: tool" in lines
+    [tools] = [line for line in lines if line.startswith("tools: ")]
+    assert re.fullmatch(
+        r"tools: acme_status, acme_restart \(optional\); about [1-9][0-9]* tokens in each request", tools
+    )
+    assert "its optional tools are switched on by: claw config set 'tools.alsoAllow[]' acme" in lines
+
+    person.does("uninstall", "acme", "--yes")
+    [acme] = json.loads(person.does("install", "claw-plugin-acme", "--yes", "--json"))["plugins"]
+    assert (acme["id"], acme["kinds"], acme["toolTokens"] > 0) == ("acme", ["tool"], True)
+
+
 def test_a_plugin_for_another_api_is_installed_and_reported_as_incompatible(person: Person) -> None:
     assert "incompatible" in person.does("install", "claw-plugin-future", "--yes")
 

@@ -21,7 +21,8 @@ _GROUP = "claw.plugins"
 _VENDORS = (
     "openai", "openai.resources.chat", "discord", "aiohttp", "httpx2", "websockets.asyncio.client", "uvicorn",
     "uvicorn.protocols.http.h11_impl", "uvicorn.lifespan.on", "starlette.applications", "starlette.routing",
-    "cryptography.hazmat.primitives.ciphers", "jsonschema",
+    "cryptography.hazmat.primitives.ciphers", "jsonschema", "anyio._backends._asyncio", "markdown_it", "markdown_it.tree",
+    "claw_http_sdk.pooled_transport", "claw_http_sdk.guarded_transport",
 )  # fmt: skip
 _ARGV = ("gateway", "run")
 

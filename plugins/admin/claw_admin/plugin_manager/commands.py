@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib import invalidate_caches
 from pathlib import Path
@@ -34,8 +35,9 @@ from claw_tool_sdk import pip_command
 
 from claw_admin.doctor.probe import probe_plugin, record_health
 from claw_admin.plugin_manager import lock as lock_file
-from claw_admin.plugin_manager.contents import require_use
+from claw_admin.plugin_manager.contents import parts_of_plugins, require_use
 from claw_admin.plugin_manager.environment import current_environment
+from claw_admin.plugin_manager.new_plugins import new_plugin_data, new_plugin_lines, part_lines
 from claw_admin.plugin_manager.pip import Pip, parse_requirement
 from claw_admin.plugin_manager.plan import InstallPlan
 from claw_admin.plugin_manager.transaction import (
@@ -48,8 +50,11 @@ from claw_admin.plugin_manager.transaction import (
 )
 
 app = typer.Typer(add_completion=False)
-JsonAlone = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; needs --yes.")]
+JsonAlone = Annotated[
+    bool, typer.Option("--json", help="One JSON document on stdout; needs --yes or --dry-run.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes, and make none.")]
 Staged = Annotated[bool, typer.Option("--staged", help="Use it from the next start of the gateway on.")]
 FromSource = Annotated[bool, typer.Option("--from-source", help="Allow builds from source.")]
 Plugin = Annotated[str, typer.Argument(help="Plugin id.")]
@@ -59,7 +64,8 @@ Plugin = Annotated[str, typer.Argument(help="Plugin id.")]
 def install(
     what: Annotated[list[str] | None, typer.Argument(help="Name, name==version, path, wheel, git+https://…")] = None,
     editable: Annotated[list[str] | None, typer.Option("--editable", "-e", help="A folder, used in place.")] = None,
-    from_source: FromSource = False, staged: Staged = False, yes: Yes = False, as_json: JsonAlone = False,
+    from_source: FromSource = False, staged: Staged = False, yes: Yes = False, dry_run: DryRun = False,
+    as_json: JsonAlone = False,
 ) -> None:  # fmt: skip
     """Install plugins beside claw, not into its environment. The changes are shown first."""
     wanted = [
@@ -69,7 +75,8 @@ def install(
     if not wanted:
         raise UsageError("no package was given", fix="claw plugins install NAME")
     _change(
-        lambda layers, pip: plan_install(layers, pip, wanted, from_source=from_source), staged, yes, as_json
+        lambda layers, pip: plan_install(layers, pip, wanted, from_source=from_source),
+        _Options(staged, yes, dry_run, as_json),
     )
 
 
@@ -78,22 +85,25 @@ def uninstall(
     plugins: Annotated[list[str], typer.Argument(help="Plugin ids or distributions.")],
     staged: Staged = False,
     yes: Yes = False,
+    dry_run: DryRun = False,
     as_json: JsonAlone = False,
 ) -> None:
     """Uninstall plugins, and the packages that only they needed."""
     names = _distributions(plugins)
-    _change(lambda layers, pip: plan_uninstall(layers, names), staged, yes, as_json)
+    _change(lambda layers, pip: plan_uninstall(layers, names), _Options(staged, yes, dry_run, as_json))
 
 
 @app.command()
 def update(
     plugins: Annotated[list[str] | None, typer.Argument(help="Plugin ids or distributions; none: all.")] = None,
-    from_source: FromSource = False, staged: Staged = False, yes: Yes = False, as_json: JsonAlone = False,
+    from_source: FromSource = False, staged: Staged = False, yes: Yes = False, dry_run: DryRun = False,
+    as_json: JsonAlone = False,
 ) -> None:  # fmt: skip
     """Update plugins that claw installed to their newest compatible releases."""
     names = _distributions(plugins or ())
     _change(
-        lambda layers, pip: plan_update(layers, pip, names, from_source=from_source), staged, yes, as_json
+        lambda layers, pip: plan_update(layers, pip, names, from_source=from_source),
+        _Options(staged, yes, dry_run, as_json),
     )
 
 
@@ -102,14 +112,16 @@ def sync(
     frozen: Annotated[bool, typer.Option("--frozen", help="Exactly what the lock says.")] = False,
     staged: Staged = False,
     yes: Yes = False,
+    dry_run: DryRun = False,
     as_json: JsonAlone = False,
 ) -> None:
     """Reinstall the plugins for this claw and this Python; with --frozen exactly as in pylock.toml."""
+    options = _Options(staged, yes, dry_run, as_json)
     if frozen:
         pins = lock_file.read_lock(_home())
-        _change(lambda layers, pip: plan_sync(layers, pins), staged, yes, as_json)
+        _change(lambda layers, pip: plan_sync(layers, pins), options)
     else:
-        _change(plan_update, staged, yes, as_json)
+        _change(plan_update, options)
 
 
 @app.command()
@@ -199,30 +211,48 @@ def _distributions(plugins: Sequence[str]) -> list[str]:
     return [by_id.get(name, normalise_distribution(name)) for name in plugins]
 
 
-def _change(make: Callable[[LayerStore, Pip], InstallPlan], staged: bool, yes: bool, as_json: bool) -> None:
-    """Plan a change, show it, ask, carry it out, and print the state of the new plugins."""
-    if not yes and (as_json or not sys.stdin.isatty()):
-        raise UsageError(
-            "confirmation is needed, but there is no terminal",
-            fix="add --yes to proceed without confirmation",
-        )
+@dataclass(frozen=True)
+class _Options:
+    """The way in which a change is made."""
+
+    staged: bool
+    yes: bool
+    dry_run: bool
+    as_json: bool
+
+    def __post_init__(self) -> None:
+        if self.dry_run and (self.yes or self.staged):
+            problem, other = "{option} has no effect with --dry-run", "--yes" if self.yes else "--staged"
+            raise UsageError(problem, fix="leave one of them out", option=other)
+        if not (self.yes or self.dry_run) and (self.as_json or not sys.stdin.isatty()):
+            raise UsageError(
+                "confirmation is needed, but there is no terminal",
+                fix="add --yes to proceed without confirmation, or --dry-run to see the changes",
+            )
+
+
+def _change(make: Callable[[LayerStore, Pip], InstallPlan], options: _Options) -> None:
+    """Plan a change, show it, ask, carry it out, and print what it brought."""
     use_configured_locale(os.environ)
     with _Progress() as bar:
-        layers = LayerStore(_home(), staged=staged, step=bar)
+        layers = LayerStore(_home(), staged=options.staged, step=bar)
         pip = Pip(pip_command(), os.environ, bar.show_line)
         before = layers.folder
-        with layers.transaction():
+        with layers.preview() if options.dry_run else layers.transaction():
             plan = make(layers, pip).refetching(layers.damaged_distributions())
             with bar.paused():
-                confirmed = _confirmed(plan, layers, yes, as_json)
+                confirmed = _confirmed(plan, layers, options)
             built = layers.apply(plan, pip, partial(_check_contents, plan)) if confirmed else None
-    if built is not None and not staged:
+    new: list[PluginState] = []
+    if built is not None and not options.staged:
         _activate(before, built)
         _check_health(plan)
-    if as_json:
-        document("plan", plan_data(plan, layers, done=built is not None, staged=staged))
+        new = _new_plugins(plan)
+    if options.as_json:
+        body = plan_data(plan, layers, done=built is not None, staged=options.staged)
+        document("plan", body | {"plugins": [new_plugin_data(one) for one in new]})
     elif built is not None:
-        _print_result(plan, staged)
+        _print_result(plan, built, new, options)
 
 
 def plan_data(plan: InstallPlan, layers: LayerStore, *, done: bool, staged: bool) -> dict[str, Any]:
@@ -237,13 +267,13 @@ def plan_data(plan: InstallPlan, layers: LayerStore, *, done: bool, staged: bool
     }
 
 
-def _confirmed(plan: InstallPlan, layers: LayerStore, yes: bool, as_json: bool) -> bool:
+def _confirmed(plan: InstallPlan, layers: LayerStore, options: _Options) -> bool:
     """Show what would change; return true if it should be done."""
     if not plan.fetched and plan.new == plan.old:
-        if not as_json:
+        if not options.as_json:
             typer.echo(t("nothing to do"))
         return False
-    if not as_json:
+    if not options.as_json:
         typer.echo(
             t(
                 "environment: {said}; plugins are installed into {folder}",
@@ -255,7 +285,11 @@ def _confirmed(plan: InstallPlan, layers: LayerStore, yes: bool, as_json: bool) 
         rows = [[one.name, one.old or "-", one.new or "-"] for one in plan.changes]
         table([t("package"), t("now"), t("then")], rows)
         sys.stdout.flush()
-    return yes or typer.confirm(t("Go on?"), default=True)
+    if options.dry_run:
+        if not options.as_json:
+            typer.echo(t("nothing was changed (--dry-run)"))
+        return False
+    return options.yes or typer.confirm(t("Go on?"), default=True)
 
 
 def _check_contents(plan: InstallPlan, built: Path) -> None:
@@ -282,15 +316,16 @@ def _new_plugins(plan: InstallPlan) -> list[PluginState]:
     return [one for one in plugin_states() if normalise_distribution(one.found.distribution) in changed]
 
 
-def _print_result(plan: InstallPlan, staged: bool) -> None:
-    if staged:
+def _print_result(plan: InstallPlan, built: Path, new: Sequence[PluginState], options: _Options) -> None:
+    if options.staged:
         typer.echo(t("done; it takes effect at the next start of the gateway"))
         return
-    for one in _new_plugins(plan):
-        why = f" ({one.why})" if one.why else ""
-        typer.echo(with_label(f"{one.id} {one.found.version}", f"{t(one.state)}{why}"))
-        if one.fix:
-            typer.echo(f"  {one.fix}")
+    for one in new:
+        typer.echo("\n".join(new_plugin_lines(one)))
+    parts = parts_of_plugins(plan, built, installed_plugins())
+    users = {one.id: one for one in plugin_states() if one.id in parts.values()}
+    for name, plugin in parts.items():
+        typer.echo("\n".join(part_lines(name, users[plugin])))
     typer.echo(t("done"))
 
 

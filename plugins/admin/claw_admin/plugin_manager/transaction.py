@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
@@ -123,6 +124,13 @@ class LayerStore:
         finally:
             gateway.close()
             ours.close()
+
+    @contextmanager
+    def preview(self) -> Iterator[None]:
+        """Plan a change that is not made: without locks, also beside a gateway, and nothing is left in the home."""
+        with tempfile.TemporaryDirectory(prefix="claw-plan-") as folder:
+            self.scratch = Path(folder)
+            yield
 
     def resolve(self, pip: Pip, roots: Sequence[PluginRequirement], **options: Any) -> tuple[Pin, ...]:
         """Resolve what pip must install into the layer for ``roots``.
