@@ -1,20 +1,32 @@
 """``claw mcp``: the configured servers, their tools, and the changes that wait for the operator."""
 
 import json
+import os
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
 from claw import ClawError, ConfigError, HttpClients, PluginConfig, UsageError, nearest, t
-from claw.runtime import AsJson, command_host, document, load_setup, with_label
+from claw.runtime import AsJson, Config, command_host, document, load_setup, with_label
+from claw_config_sdk import file_of, set_value, unset_value
 
 from claw_mcp import start
 from claw_mcp.fleet import Fleet
 from claw_mcp.offers import full_name
 from claw_mcp.record import ServerRecord
-from claw_mcp.settings import McpSettings, read_settings
+from claw_mcp.settings import NAME_RULE, McpSettings, is_name, read_settings
 
-mcp_app = typer.Typer(no_args_is_help=True, help="Show MCP servers and their tools, and accept changed ones.")
+mcp_app = typer.Typer(
+    no_args_is_help=True, help="Add, show and remove MCP servers, and accept changed tools."
+)
 _COUNTED = "{count} tools, {held} withheld"
+Headers = Annotated[
+    list[str] | None,
+    typer.Option(help="'Name: value', sent with each request; write a secret as '${VARIABLE}'."),
+]
+Variables = Annotated[
+    list[str] | None, typer.Option(help="NAME=value for the program; NAME alone = claw's own variable.")
+]
 Names = Annotated[list[str] | None, typer.Argument(help="Names of servers; default: all.")]
 
 
@@ -102,7 +114,16 @@ def refresh(servers: Names = None, as_json: AsJson = False) -> None:
     config, settings, fleet = _open_fleet()
     for name in servers or ():
         _known(name, settings)
-    names = servers or list(settings.servers)
+    _connect(servers or list(settings.servers), config, settings, fleet, as_json)
+
+
+def _connect(
+    names: list[str], config: PluginConfig, settings: McpSettings, fleet: Fleet, as_json: bool
+) -> None:
+    """Connect to servers, record their tools, and say what came.
+
+    :raises Exit: with code 1 if one could not be reached, else 0.
+    """
     failed = start.connect(config, settings, names)
     command_host().ask("mcp")  # which records, for every other command, whether the plugin has a fault now
     if as_json:
@@ -125,6 +146,73 @@ def refresh(servers: Names = None, as_json: AsJson = False) -> None:
     raise typer.Exit(1 if failed else 0)
 
 
+@mcp_app.command()
+def add(
+    name: Annotated[str, typer.Argument(help="A name of yours: its tools are NAME__tool.")],
+    command: Annotated[list[str] | None, typer.Argument(help="After --: the program and its arguments.")] = None,
+    url: Annotated[str, typer.Option(help="Address of a server of streamable HTTP, in place of a program.")] = "",
+    header: Headers = None,
+    env: Variables = None,
+    connect: Annotated[bool, typer.Option(help="Start it now, and record its tools.")] = True,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Add a server to the config file, and connect to it. Exit code 1: it is added, and could not be reached.
+
+    claw mcp add time -- mcp-server-time --local-timezone UTC
+    """
+    if not is_name(name):
+        raise UsageError("{name} is no name for a server", fix=NAME_RULE, name=name)
+    _, settings, _ = _open_fleet()
+    if name in settings.mcp_servers:
+        fix = "claw mcp remove {name} removes it"
+        raise UsageError("an MCP server {name} is configured already", fix=fix, name=name)
+    entry: dict[str, Any] = dict(zip(("command", "args"), _program(command or ()), strict=False))
+    entry |= {"url": url} if url else {}
+    entry |= {"headers": dict(_pair(one, ":", "--header") for one in header)} if header else {}
+    entry |= {"env": dict(_variable(one) for one in env)} if env else {}
+    file = file_of(os.environ)
+    set_value(file, f"mcpServers.{name}", entry, os.environ, check=lambda key, config: _read(config))
+    if not as_json:
+        typer.echo(t("{name} is in {file}", name=name, file=file))
+    if connect:
+        _connect([name], *_open_fleet(), as_json)
+    elif as_json:
+        document("mcp-added", {"server": name, "file": str(file)})
+
+
+@mcp_app.command()
+def remove(server: str, as_json: AsJson = False) -> None:
+    """Remove a server from the config file, with the record of its tools."""
+    _, settings, fleet = _open_fleet()
+    if server not in settings.mcp_servers:
+        raise _unknown(server, settings.mcp_servers)
+    file = file_of(os.environ)
+    unset_value(file, f"mcpServers.{server}", os.environ)
+    fleet.forget(server)
+    if as_json:
+        document("mcp-removed", {"server": server, "file": str(file)})
+    else:
+        typer.echo(t("{name} is removed from {file}", name=server, file=file))
+
+
+def _program(words: Sequence[str]) -> tuple[Any, ...]:
+    """Return the program, and its arguments if there are any."""
+    return (words[0], list(words[1:])) if words[1:] else tuple(words)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    """Return a variable for the program: a name alone refers to claw's own variable, so that no secret is typed here."""
+    return _pair(text, "=", "--env") if "=" in text else (text, f"${{{text}}}")
+
+
+def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
+    name, found, value = text.partition(sign)
+    if not (found and name.strip()):
+        problem = "{option} {text} has no name and value"
+        raise UsageError(problem, fix="write {option} 'NAME{sign}VALUE'", option=option, text=text, sign=sign)
+    return name.strip(), value.strip() if sign == ":" else value
+
+
 def _refreshed(name: str, record: ServerRecord, failure: Any) -> dict[str, Any]:
     return {
         "name": name, "tools": [offer.name for offer in record.visible],
@@ -138,10 +226,13 @@ def _sentence(why: ClawError) -> str:
 
 
 def _open_fleet() -> tuple[PluginConfig, McpSettings, Fleet]:
-    whole_config = load_setup().config
-    config = PluginConfig(whole_config, "mcp", HttpClients().client, whole_config.home / "plugins" / "mcp")
-    settings = read_settings(config)
+    config, settings = _read(load_setup().config)
     return config, settings, start.fleet(config, settings)
+
+
+def _read(whole_config: Config) -> tuple[PluginConfig, McpSettings]:
+    config = PluginConfig(whole_config, "mcp", HttpClients().client, whole_config.home / "plugins" / "mcp")
+    return config, read_settings(config)
 
 
 def _known(name: str, settings: McpSettings) -> None:
@@ -149,8 +240,12 @@ def _known(name: str, settings: McpSettings) -> None:
         return
     if name in settings.mcp_servers:
         raise UsageError("the MCP server {name} is disabled", name=name)
-    near = nearest(name, settings.servers)
-    raise UsageError(
+    raise _unknown(name, settings.servers)
+
+
+def _unknown(name: str, known: Iterable[str]) -> UsageError:
+    near = nearest(name, known)
+    return UsageError(
         "no MCP server is called {name}",
         fix="did you mean {near}?" if near else "claw mcp list shows them",
         name=name,

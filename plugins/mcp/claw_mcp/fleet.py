@@ -105,6 +105,10 @@ class Fleet:
         self._records.write(name, record)
         return record
 
+    def forget(self, name: str) -> None:
+        """Delete the record of a server, and what was accepted of it."""
+        self._records.remove(name)
+
     async def close(self) -> None:
         """End every session."""
         await asyncio.gather(*(link.close() for link in self._links.values()))

@@ -127,6 +127,10 @@ class ServerRecords:
         make_folder(self.folder)
         replace_file(self._path(name), json.dumps(asdict(record), ensure_ascii=False).encode())
 
+    def remove(self, name: str) -> None:
+        """Forget a server."""
+        self._path(name).unlink(missing_ok=True)
+
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
 

@@ -81,11 +81,18 @@ class ServerSettings(Section):
         )
 
 
+NAME_RULE = "letters, digits, - and single _, at most 32, for its tools are NAME__tool"
+
+
+def is_name(text: str) -> bool:
+    """Return true if a server may have this name."""
+    return bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", text)) and "__" not in text
+
+
 def _names(servers: dict[str, ServerSettings]) -> dict[str, ServerSettings]:
     for name in servers:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", name) or "__" in name:
-            rule = "letters, digits, - and single _, at most 32, for its tools are NAME__tool"
-            raise ValueError(f"{name!r} is no name for a server: {rule}")
+        if not is_name(name):
+            raise ValueError(f"{name!r} is no name for a server: {NAME_RULE}")
     return servers
 
 

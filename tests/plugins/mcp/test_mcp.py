@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -379,8 +380,6 @@ class TestCommands:
     @pytest.fixture
     def claw(self, reached: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setenv("CLAW_HOME", str(reached))
-        import json
-
         (reached / "config.json").write_text(json.dumps(config(folder)))
 
         def run(*words: str) -> Any:
@@ -413,6 +412,61 @@ class TestCommands:
         assert "could not be reached: ThingsError: no things today" in done.stderr
         assert "run: claw mcp refresh things" in done.stderr
         assert "11 tools" in claw("list").output
+
+    def test_a_server_is_added_reached_and_removed(self, claw: Any, reached: Path, folder: Path) -> None:
+        assert claw("remove", "things").exit_code == 0
+        assert "no server is configured" in claw("list").output
+        words = (
+            "--env",
+            "THINGS_TOKEN",
+            "--env",
+            "COLOUR=blue",
+            "--",
+            sys.executable,
+            str(THINGS),
+        )
+        done = claw("add", "more", *words, str(folder))
+        assert (done.exit_code, "more: 11 tools, 0 withheld" in done.output) == (1, False)
+        assert "the environment variable THINGS_TOKEN is not set" in done.stderr
+
+        assert claw("remove", "more").exit_code == 0
+        done = claw("add", "more", *words[2:], str(folder))
+        assert (done.exit_code, "more: 11 tools, 0 withheld" in done.output) == (0, True)
+        assert json.loads((reached / "config.json").read_text())["mcpServers"] == {
+            "more": {
+                "command": sys.executable,
+                "args": [str(THINGS), str(folder)],
+                "env": {"COLOUR": "blue"},
+            }
+        }
+        assert list((reached / "plugins" / "mcp").glob("things.json")) == []
+
+    def test_an_address_is_added_with_its_headers_without_being_asked(self, claw: Any, reached: Path) -> None:
+        header = "Authorization: Bearer ${THINGS_TOKEN}"
+        url = "https://things.example/mcp"
+        assert claw("add", "web", "--url", url, "--header", header, "--no-connect").exit_code == 0
+        written = json.loads((reached / "config.json").read_text())["mcpServers"]["web"]
+        assert written == {"url": url, "headers": {"Authorization": "Bearer ${THINGS_TOKEN}"}}
+
+    @pytest.mark.parametrize(
+        ("words", "problem"),
+        [
+            (("things", "--", "x"), "is configured already"),
+            (("a b", "--", "x"), "a b is no name for a server"),
+            (("a__b", "--", "x"), "a__b is no name for a server"),
+            (("new",), "either a command (and args) or a url"),
+            (("new", "--url", "https://x.example", "--", "x"), "either a command (and args) or a url"),
+            (("new", "--url", "ftp://x.example"), "begins with http"),
+            (("new", "--url", "https://x.example", "--header", "Authorization"), "has no name and value"),
+            (("new", "--env", "=1", "--", "x"), "has no name and value"),
+        ],
+    )
+    def test_what_is_no_server_is_refused_and_the_file_stays(
+        self, claw: Any, reached: Path, words: tuple[str, ...], problem: str
+    ) -> None:
+        before = (reached / "config.json").read_bytes()
+        assert problem in str(claw("add", *words).exception)
+        assert (reached / "config.json").read_bytes() == before
 
     def test_a_name_that_is_not_configured_gets_the_nearest(self, claw: Any) -> None:
         assert "did you mean things?" in str(claw("show", "thing").exception)
