@@ -30,15 +30,18 @@ from claw.host.manifest import (
     API_VERSION,
     FILE_NAME,
     ChannelDeclaration,
+    InstalledPlugin,
     Manifest,
     ManifestPart,
     ProviderDeclaration,
     ToolDeclaration,
     installed_plugins,
+    parse_manifest,
 )
 from claw.host.state import owned_models
 from claw.policy.catalog import CORE_TOOLS
 from claw_admin.config_file.schema import add_owned_schemas
+from claw_admin.plugin_index.index_format import encode_index, index_of
 from claw_config_sdk import section_schema
 
 HERE = Path(__file__).parent
@@ -367,9 +370,21 @@ def package_hints() -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
+def plugin_index() -> str:
+    """Return the index of claw's own plugins and of the examples, which ``claw plugins search`` reads."""
+    found = []
+    for file in sorted(HERE.parent.glob("[ep]*s/*/*/claw-plugin.json")):
+        project = tomllib.loads((file.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        [(id, package)] = project["entry-points"]["claw.plugins"].items()
+        manifest = parse_manifest(file.read_text(encoding="utf-8"), id)
+        found.append(InstalledPlugin(id, package, project["name"], project["version"], manifest=manifest))
+    return encode_index(index_of(found)).decode()
+
+
 _HINTED = ("commands", "configKeys", "channels", "shortKeys", "sandboxes")
 PAGES = {
     "../core/claw/config/package_hints.json": package_hints,
+    "../plugins/admin/claw_admin/plugin_index/plugins.json": plugin_index,
     "hooks.md": hooks,
     "manifest.md": manifest,
     "settings.md": settings,

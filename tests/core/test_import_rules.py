@@ -385,7 +385,7 @@ BUDGETS = {
     "claw.policy": 535,
     "claw.security": 1237,
     "claw.storage": 792,
-    "claw_admin": 5136,
+    "claw_admin": 5411,
     "claw_anthropic": 447,
     "claw_approvals": 716,
     "claw_author": 675,

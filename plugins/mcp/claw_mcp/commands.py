@@ -120,10 +120,7 @@ def refresh(servers: Names = None, as_json: AsJson = False) -> None:
 def _connect(
     names: list[str], config: PluginConfig, settings: McpSettings, fleet: Fleet, as_json: bool
 ) -> None:
-    """Connect to servers, record their tools, and say what came.
-
-    :raises Exit: with code 1 if one could not be reached, else 0.
-    """
+    """Connect to servers, record their tools, say what came, and exit: with 1 if one could not be reached, else 0."""
     failed = start.connect(config, settings, names)
     command_host().ask("mcp")  # which records, for every other command, whether the plugin has a fault now
     if as_json:

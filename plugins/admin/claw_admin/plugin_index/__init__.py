@@ -1,0 +1,1 @@
+"""The index of plugins: its format, ``claw plugins index`` and ``claw plugins search``."""
