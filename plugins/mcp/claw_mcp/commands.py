@@ -14,6 +14,7 @@ from claw_mcp import start
 from claw_mcp.fleet import Fleet
 from claw_mcp.offers import full_name
 from claw_mcp.record import ServerRecord
+from claw_mcp.serve import serve
 from claw_mcp.settings import NAME_RULE, McpSettings, is_name, read_settings
 
 mcp_app = typer.Typer(
@@ -190,6 +191,9 @@ def remove(server: str, as_json: AsJson = False) -> None:
         document("mcp-removed", {"server": server, "file": str(file)})
     else:
         typer.echo(t("{name} is removed from {file}", name=server, file=file))
+
+
+mcp_app.command()(serve)
 
 
 def _program(words: Sequence[str]) -> tuple[Any, ...]:
