@@ -308,6 +308,12 @@ def test_a_package_that_provides_no_plugin_is_not_installed(person: Person) -> N
     assert "plain-library contains no plugin for claw, so it was not installed" in refused.stderr
     assert not (person.home / "plugins.d" / "current").exists()
 
+    server = bare(person.home, "mcp-server-bare", "def main():\n    pass")
+    with (server / "pyproject.toml").open("a") as project:
+        project.write('[project.scripts]\nmcp-server-bare = "mcp_server_bare:main"\n')
+    refused = person.types("plugins", "install", str(server), "--yes")
+    assert "for an MCP server: claw mcp install NAME mcp-server-bare" in refused.stderr
+
 
 MISSPELT = plugin_code("odd_do").replace("def register_tools", "def register_tool")
 UNMARKED = plugin_code("odd_do").replace("@hookimpl\n", "")

@@ -2,7 +2,9 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +13,7 @@ from claw.runtime import AsJson, Config, command_host, document, load_setup, wit
 from claw_config_sdk import file_of, set_value, unset_value
 
 from claw_mcp import start
+from claw_mcp.environment import SERVERS, install_server, remove_server
 from claw_mcp.fleet import Fleet
 from claw_mcp.offers import full_name
 from claw_mcp.record import ServerRecord
@@ -158,20 +161,12 @@ def add(
 
     claw mcp add time -- mcp-server-time --local-timezone UTC
     """
-    if not is_name(name):
-        raise UsageError("{name} is no name for a server", fix=NAME_RULE, name=name)
-    _, settings, _ = _open_fleet()
-    if name in settings.mcp_servers:
-        fix = "claw mcp remove {name} removes it"
-        raise UsageError("an MCP server {name} is configured already", fix=fix, name=name)
+    _require_new(name)
     entry: dict[str, Any] = dict(zip(("command", "args"), _program(command or ()), strict=False))
     entry |= {"url": url} if url else {}
     entry |= {"headers": dict(_pair(one, ":", "--header") for one in header)} if header else {}
     entry |= {"env": dict(_variable(one) for one in env)} if env else {}
-    file = file_of(os.environ)
-    set_value(file, f"mcpServers.{name}", entry, os.environ, check=lambda key, config: _read(config))
-    if not as_json:
-        typer.echo(t("{name} is in {file}", name=name, file=file))
+    file = _write(name, entry, as_json)
     if connect:
         _connect([name], *_open_fleet(), as_json)
     elif as_json:
@@ -179,14 +174,45 @@ def add(
 
 
 @mcp_app.command()
+def install(
+    name: Annotated[str, typer.Argument(help="A name of yours: its tools are NAME__tool.")],
+    package: Annotated[str, typer.Argument(help="The Python package of the server, as pip takes it.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="After --: arguments of its program.")] = None,
+    program: Annotated[str, typer.Option(help="Its program, when it has several.")] = "",
+    env: Variables = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Install a server into an environment of its own, add it to the config file, and connect to it.
+
+    claw mcp install time mcp-server-time -- --local-timezone UTC
+    """
+    config, _ = _require_new(name)
+    folder = config.state_dir / SERVERS / name
+    if not yes:
+        if as_json or not sys.stdin.isatty():
+            problem = "confirmation is needed, but there is no terminal"
+            raise UsageError(problem, fix="add --yes to proceed without confirmation")
+        said = "{package} is installed into {folder}, and its program runs with your rights. Go on?"
+        if not typer.confirm(t(said, package=package, folder=folder), default=True):
+            raise typer.Exit(1)
+    entry: dict[str, Any] = {"command": str(install_server(folder, package, program, os.environ))}
+    entry |= {"args": list(arguments)} if arguments else {}
+    entry |= {"env": dict(_variable(one) for one in env)} if env else {}
+    _write(name, entry, as_json)
+    _connect([name], *_open_fleet(), as_json)
+
+
+@mcp_app.command()
 def remove(server: str, as_json: AsJson = False) -> None:
-    """Remove a server from the config file, with the record of its tools."""
-    _, settings, fleet = _open_fleet()
+    """Remove a server from the config file, with the record of its tools and the environment that claw made for it."""
+    config, settings, fleet = _open_fleet()
     if server not in settings.mcp_servers:
         raise _unknown(server, settings.mcp_servers)
     file = file_of(os.environ)
     unset_value(file, f"mcpServers.{server}", os.environ)
     fleet.forget(server)
+    remove_server(config.state_dir / SERVERS / server)
     if as_json:
         document("mcp-removed", {"server": server, "file": str(file)})
     else:
@@ -194,6 +220,26 @@ def remove(server: str, as_json: AsJson = False) -> None:
 
 
 mcp_app.command()(serve)
+
+
+def _require_new(name: str) -> tuple[PluginConfig, McpSettings]:
+    """Refuse a name that a server cannot have, or that one has."""
+    if not is_name(name):
+        raise UsageError("{name} is no name for a server", fix=NAME_RULE, name=name)
+    config, settings = _read(load_setup().config)
+    if name in settings.mcp_servers:
+        fix = "claw mcp remove {name} removes it"
+        raise UsageError("an MCP server {name} is configured already", fix=fix, name=name)
+    return config, settings
+
+
+def _write(name: str, entry: dict[str, Any], as_json: bool) -> Path:
+    """Write a server into the config file, and return the file."""
+    file = file_of(os.environ)
+    set_value(file, f"mcpServers.{name}", entry, os.environ, check=lambda key, config: _read(config))
+    if not as_json:
+        typer.echo(t("{name} is in {file}", name=name, file=file))
+    return file
 
 
 def _program(words: Sequence[str]) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ from claw.runtime import (
     load_setup,
     normalise_distribution,
     one_line,
+    replace_file,
     table,
     with_label,
 )
@@ -195,6 +196,6 @@ def _read(path: Path) -> bytes:
 
 def _write(path: Path, data: bytes) -> None:
     try:
-        path.write_bytes(data)
+        replace_file(path, data)
     except OSError as why:
         raise ClawError("{file} cannot be written: {why}", file=path, why=why.strerror or why) from None

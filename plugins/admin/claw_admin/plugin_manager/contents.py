@@ -32,11 +32,11 @@ def require_use(wanted: InstallPlan, built: Path, installed: Sequence[InstalledP
         if any(entry.group in groups for part in parts for entry in part.entry_points):
             continue
         if pin.name not in _named_by_plugins(installed):
-            raise UsageError(
-                "{name} contains no plugin for claw, so it was not installed",
-                fix="check the name; packages of plugins have an entry point in the group claw.plugins",
-                name=pin.name,
-            )
+            fix = "check the name; packages of plugins have an entry point in the group claw.plugins"
+            if "mcp" in pin.name and any(entry.group == "console_scripts" for entry in parts[0].entry_points):
+                fix = "for an MCP server: claw mcp install NAME {name}"
+            problem = "{name} contains no plugin for claw, so it was not installed"
+            raise UsageError(problem, fix=fix, name=pin.name)
 
 
 def parts_of_plugins(
