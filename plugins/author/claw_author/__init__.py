@@ -1,4 +1,4 @@
-"""Commands for plugin authors: ``claw plugins new``, ``claw plugins build`` and ``claw plugins check``."""
+"""Commands for plugin authors: ``claw dev``, and ``claw plugins new``, ``build`` and ``check``."""
 
 from typing import Any
 
@@ -7,9 +7,11 @@ from claw import hookimpl
 
 @hookimpl
 def register_commands(app: Any) -> None:
-    """Add the three commands to ``claw plugins``."""
+    """Add ``claw dev`` and the three commands of ``claw plugins``."""
     from claw_author import commands
+    from claw_author.dev import dev
 
+    app.command("dev")(dev)
     app.command("plugins new")(commands.new)
     app.command("plugins build")(commands.build)
     app.command("plugins check")(commands.check)
