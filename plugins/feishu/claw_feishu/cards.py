@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from claw import Button, DeliveryError, Outbound, Receipt
 
-from claw_feishu.outbound import ELEMENT, Form, card_form, card_json, card_pieces, once
+from claw_feishu.outbound import ELEMENT, Form, card_form, card_json, card_pieces, once, text_form
 from claw_feishu.tenant import SEQUENCE_BEHIND, STREAM_CLOSED, FeishuError, Tenant
 
 CARDS = "/open-apis/cardkit/v1/cards"
@@ -129,7 +129,6 @@ class CardStream:
         self._paused_until = 0.0
         self._cards: list[Card] = []
         self._unsent: Card | None = None
-        self._posted_again: Card | None = None
         self._wanted = ""
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -146,32 +145,39 @@ class CardStream:
         return len(card_pieces(text))
 
     async def again(self, count: int, known: Sequence[str] = ()) -> None:
-        """Post the first cards again under the same uuids, to learn their message ids.
+        """Find the first cards by their uuids, to learn their message ids.
 
         :param known: ids of the first of them that are known already; these cards are not touched.
-        :raises LookupError: no card had been posted: the answer may have been sent as messages.
+        :raises LookupError: no further card had been posted: the rest of the answer may have been sent as messages.
         """
         for message_id in known[len(self._cards) :]:
             card = Card(self._tenant, "", message_id)
             card.open = False
             self._cards.append(card)
-        if count and not self._cards:
-            self._cards.append(await self._find_first())
         for at in range(len(self._cards), count):
-            self._cards.append(await self._next_card(at))
+            self._cards.append(await self._find(at))
 
-    async def _find_first(self) -> Card:
-        """Post the first card again; return the card that its message shows, and delete one that was not there yet."""
-        card = self._posted_again = self._posted_again or await self._next_card(0)
+    async def _find(self, at: int) -> Card:
+        """Return the card that was posted under a uuid: a text is sent under it, and the service returns the card.
+
+        The text is new, or one that a process before has sent for this: it is deleted. A card in its place would be taken
+        for one of the stream by the next process, beside the messages as which the answer was sent.
+        """
+        message_id = await self._post(text_form("…"), self._uuid(at))
         try:
-            found = await Card.found(self._tenant, card.message_id)
-            if found.card_id != card.card_id:
-                return found
-            await self._recall(card.message_id)
+            return await Card.found(self._tenant, message_id)
         except FeishuError as why:
             if not why.permanent:
                 raise
-        raise LookupError("no card had been posted")
+        try:
+            await self._recall(message_id)
+        except FeishuError as why:
+            if not why.permanent:
+                raise
+        raise LookupError("no further card had been posted")
+
+    def _uuid(self, at: int) -> str:
+        return once(self._key, "card", at)
 
     async def show(self, text: str) -> None:
         """Take the newest text; a task writes it at most every ``pace_seconds``."""
@@ -241,7 +247,7 @@ class CardStream:
     async def _next_card(self, at: int) -> Card:
         """Return the next card, sent. A created card whose post failed is posted again: its uuid may have been used."""
         card = self._unsent = self._unsent or await Card.made(self._tenant)
-        card.message_id = await self._post(card_form(card.card_id), once(self._key, "card", at))
+        card.message_id = await self._post(card_form(card.card_id), self._uuid(at))
         self._unsent = None
         return card
 

@@ -358,11 +358,19 @@ async def recover_streamed(
     is_findable = "idempotent" in channel.capabilities and hasattr(channel, "stream")
     if not (lost and is_findable) or journal.age_seconds(turn) >= channel.limits.repeat_seconds:
         return
+    asked: Any = channel
     problem: Exception | None = None
     try:
-        writer, problem = await _post_again(channel, outbound, known, lost)
-        if len(shown := tuple(writer.shown)) > len(known):
-            journal.record_streamed(turn, shown, len(known) + lost)
+        writer: StreamingReply = asked.stream(outbound)
+        expected = len(known) + lost
+        try:
+            problem = await _post_again(writer, known, lost)
+        except LookupError as nothing:  # no other was posted; its subclasses are errors of the code
+            if type(nothing) is not LookupError:
+                raise
+            expected = len(writer.shown)
+        if len(shown := tuple(writer.shown)) > len(known) or expected < len(known) + lost:
+            journal.record_streamed(turn, shown or known, max(expected, len(known)))
         await writer.abandon()
     except Exception as why:  # noqa: BLE001 - plugin code
         problem = why
@@ -372,14 +380,12 @@ async def recover_streamed(
         log(t(template, name=channel.name, why=f"{why_text} ({place})" if place else why_text))
 
 
-async def _post_again(
-    channel: Channel, outbound: Outbound, known: tuple[str, ...], lost: int
-) -> tuple[StreamingReply, DeliveryError | None]:
-    """Post the lost messages until all ids are known, or for a limited time; return the writer, and the last refusal if
-    one is missing.
+async def _post_again(writer: Any, known: tuple[str, ...], lost: int) -> DeliveryError | None:
+    """Post the lost messages until all ids are known, or for a limited time; return the last refusal if one is missing.
+
+    :raises LookupError: the writer knows that no other was posted.
     """
-    asked: Any = channel
-    writer, refused = asked.stream(outbound), None
+    refused = None
     with suppress(TimeoutError):
         async with asyncio.timeout(_FIND_SECONDS):
             while len(writer.shown) < len(known) + lost:
@@ -392,4 +398,4 @@ async def _post_again(
                 except DeliveryError as why:
                     refused = why
                 await asyncio.sleep(0.05)
-    return writer, refused if len(writer.shown) < len(known) + lost else None
+    return refused if len(writer.shown) < len(known) + lost else None

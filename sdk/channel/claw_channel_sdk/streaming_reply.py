@@ -10,7 +10,8 @@ class StreamingReply(Protocol):
 
     Where the service drops repeats it may also have ``messages(text)``, the number of messages that a text takes, and
     ``async again(count, known)``, which posts the first ones once more with the same keys: this finds what a crash left.
-    The ids in ``known`` are of the first of them, which are not posted again but are ``shown`` too.
+    The ids in ``known`` are of the first of them, which are not posted again but are ``shown`` too. A writer that can
+    tell that no other was posted raises LookupError.
     """
 
     @property

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 
 import pytest
 from claw import Address, Button, DeliveryError, Outbound
@@ -429,3 +430,32 @@ async def test_a_search_for_a_card_that_was_never_posted_leaves_none() -> None:
             await found.again(1)
         assert found.shown == ()
         assert [message.message_id for message in feishu.ours] == list(receipt.message_ids)
+
+
+async def test_a_search_that_died_leaves_nothing_that_a_later_one_takes_for_a_card_of_the_stream() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        await us.send(outbound(text="the answer"))  # by a process that died before it could record it
+        feishu.fail("DELETE ", FakeAnswer(502, b"no"))
+        with pytest.raises(DeliveryError):
+            await us.stream(outbound()).again(1)
+        found = us.stream(outbound())
+        with pytest.raises(LookupError, match="no further card"):
+            await found.again(1)
+        assert found.shown == ()
+        await us.send(outbound(text="the answer"))
+        assert shown(feishu) == ["the answer"]
+
+
+async def test_parts_that_were_sent_as_messages_are_not_taken_for_cards_behind_those_that_are() -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        first = us.stream(outbound())
+        await first.show("first part")
+        await feishu.until(lambda: shown(feishu) == ["first part"])
+        part = replace(outbound(text="second part"), key=f"{outbound().key}:1")
+        await us.send(part)
+        found = us.stream(outbound())
+        with pytest.raises(LookupError, match="no further card"):
+            await found.again(3)
+        assert found.shown == first.shown
+        await us.send(part)
+        assert shown(feishu) == ["first part", "second part"]

@@ -422,3 +422,43 @@ async def test_a_service_for_waiting_requests_is_sent_no_notice(tmp_path):
     await asyncio.sleep(0.1)
     await live.close(finished=False)
     assert (channel.stream_states, sent) == ([], [])
+
+
+class Finding(Writing):
+    """A writer that knows which of its messages are in the chat."""
+
+    there, problem = (), None
+
+    async def again(self, count, known=()):
+        self.shown = self.there[:count]
+        if len(self.shown) < count:
+            raise self.problem
+
+
+@pytest.mark.parametrize(
+    ("there", "problem", "found"),
+    [
+        (("m1", "m2", "m3"), None, (("m1", "m2", "m3"), 0)),
+        (("m1", "m2"), LookupError("no other"), (("m1", "m2"), 0)),
+        ((), LookupError("no other"), (("m1",), 0)),
+        (("m1", "m2"), KeyError("a bug"), (("m1",), 2)),
+    ],
+)
+async def test_a_writer_that_knows_that_no_other_message_was_posted_ends_the_search(
+    tmp_path, there, problem, found
+):
+    journal = Journal(Database(tmp_path / "state.db"))
+    journal.began("t1", "agent:a:main", (1,))
+    journal.record_streamed("t1", ("m1",), 3)
+
+    class Channel(Growing):
+        def stream(self, outbound):
+            writer = Finding(self)
+            writer.there, writer.problem = there, problem
+            return writer
+
+    log_lines = []
+    outbound = Outbound("t1", Address("fake", "c1"), "")
+    await recover_streamed(Channel(), outbound, "t1", journal, log_lines.append)
+    assert journal.streamed("t1") == found
+    assert len(log_lines) == isinstance(problem, KeyError)
