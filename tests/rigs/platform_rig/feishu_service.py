@@ -119,9 +119,15 @@ class FeishuService:
             message.content["text"] += more
 
     async def remove(self, chat: str, position: int) -> None:
-        """Let a person withdraw a message."""
+        """Let a person withdraw a message; not the only one of a topic, in which nobody could answer then."""
         message = self._at(chat, position)
-        if message is not None and not message.is_withdrawn:
+        standing = [one for one in self.messages.all.values() if not one.is_withdrawn]
+        is_last = (
+            message is not None
+            and message.thread
+            and not any(one.thread == message.thread and one is not message for one in standing)
+        )
+        if message is not None and not message.is_withdrawn and not is_last:
             message.is_withdrawn = True
             stamp = self.messages.document(message)["update_time"]
             event = {"message_id": message.id, "chat_id": message.chat, "recall_time": stamp}

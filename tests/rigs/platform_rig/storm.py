@@ -224,4 +224,8 @@ async def run(
             "kills": plan.kills, "seconds": round(time.monotonic() - began), "moments": dict(storm.done),
             "injected": dict(world.injected()), "model requests": world.model.requests,
         }  # fmt: skip
-    return judge(history), facts
+    verdict = judge(history)
+    if verdict.broken:  # for whoever looks for the cause
+        places = sorted((*history.asked, *history.visible), key=lambda one: (one.chat, one.position))
+        (folder / "history").write_text("\n".join(map(str, places)) + "\n")
+    return verdict, facts
