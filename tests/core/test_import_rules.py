@@ -388,7 +388,7 @@ BUDGETS = {
     "claw_admin": 5412,
     "claw_anthropic": 447,
     "claw_approvals": 716,
-    "claw_author": 742,
+    "claw_author": 751,
     "claw_budgets": 746,
     "claw_channel_sdk": 603,
     "claw_config_sdk": 469,

@@ -16,6 +16,7 @@ OTHER_OUTPUT = {
     "config schema": "a JSON Schema",
     "gateway run": "a log, as JSON lines when config says so",
     "help": "the help of a command",
+    "mcp serve": "messages of the Model Context Protocol",
 }
 """Commands without ``--json`` → what they print."""
 
@@ -71,6 +72,10 @@ CHANGES: list[tuple[str, str, dict[str, Any]]] = [
     ("pairing forget telegram:7", "error", {"exitCode": 2, "problem": "telegram:7 is not paired"}),
     ("mcp refresh", "mcp-refreshed", {"servers": []}),
     ("mcp accept nothing", "error", {"exitCode": 2}),
+    ("mcp add docs --url https://docs.example --no-connect", "mcp-added", {"server": "docs"}),
+    ("mcp remove docs", "mcp-removed", {"server": "docs"}),
+    ("plugins search acme echo", "plugin-search", {}),
+    ("plugins index index.json claw-telegram", "plugin-index-written", {"plugins": 1, "key": ""}),
 ]  # fmt: skip
 
 

@@ -20,6 +20,9 @@ def dev(
     path: Annotated[Path, typer.Argument(help="Folder of the project.")] = Path(),
     session: Annotated[str, typer.Option(help="Session key or its end.")] = "dev",
     model: Annotated[str, typer.Option(help="provider/model for these messages.")] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the events, one JSON object a line, as chat does.")
+    ] = False,
 ) -> None:
     """Chat with an agent that has your plugin. Each message starts anew: edit, save, and the next one uses it.
 
@@ -27,7 +30,13 @@ def dev(
     one a line from stdin.
     """
     project, built = find(path), ""
-    words = ["chat", "--session", session, *(["--model", model] if model else [])]
+    words = [
+        "chat",
+        "--session",
+        session,
+        *(["--model", model] if model else []),
+        *(["--json"] if as_json else []),
+    ]
     with tempfile.TemporaryDirectory(prefix="claw-dev-") as place:
         environ = _environment(project, Path(place))
         text = "{plugin}: each message uses the files of {folder} as they are then; Ctrl-D ends"
