@@ -312,7 +312,8 @@ LAZY_IMPORTS_OF_PLUGINS = {
         *("claw_admin.doctor.command", "claw_admin.doctor.status", "claw_admin.plugin_manager.commands"),
         *("claw_admin.plugin_manager.upgrade", "claw_admin.setup.init", "claw_budgets.command"),
         *("claw_context.command", "claw_gateway.commands.channels", "claw_gateway.commands.gateway"),
-        *("claw_gateway.commands.logs", "claw_gateway.commands.turns", "claw_models.commands_auth"),
+        *("claw_gateway.commands.logs", "claw_gateway.commands.turns", "claw_mcp.serve"),
+        *("claw_models.commands_auth",),
         *("claw_models.commands_models", "claw_prompt.command", "claw_prompt.message_stability"),
         *("claw_prompt.stability", "claw_sessions.commands"),
     },
@@ -332,6 +333,7 @@ LAZY_IMPORTS_OF_PLUGINS = {
     "the process measures the imports of a plugin, so it imports little itself": {"claw_admin.doctor.probe"},
     "the package may be missing": {"claw_memory.embedder", "claw_provider_sdk.stream"},
     "the fakes are used without an app too": {"claw_testing"},
+    "it changes the terminal": {"claw_author.dev"},
 }
 """The imports inside functions of plugins and libraries: reason → importing modules."""
 

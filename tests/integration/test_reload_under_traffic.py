@@ -48,6 +48,7 @@ CHANGES: Mapping[str, Any] = {
     "messages": {"silentToken": "HUSH"},
     "models": {"wait": "5s"},
     "owners": ["telegram:111222333"],
+    "pluginIndex": {"url": "https://plugins.example.com/index.json", "key": f"{'A' * 43}="},
     "plugins": {"entries": {"memory": {"enabled": False}}},
     "prompt": {"inboundMeta": "user"},
     "providers": {"anthropic": {"apiKey": "sk-ant-EXAMPLE-2"}},

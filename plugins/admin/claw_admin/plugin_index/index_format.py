@@ -7,6 +7,7 @@ public key, the 32 bytes in base64, from whoever publishes the index.
 import base64
 import binascii
 from collections.abc import Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -135,8 +136,6 @@ def require_signature(data: bytes, signature: str, key: str, place: str) -> None
 
 
 def _cryptography(name: str, package: str = "cryptography.hazmat.primitives") -> Any:
-    from importlib import import_module
-
     try:
         return import_module(f"{package}.{name}".rstrip("."))
     except ImportError:
