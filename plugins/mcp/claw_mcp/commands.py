@@ -196,10 +196,14 @@ def install(
         said = "{package} is installed into {folder}, and its program runs with your rights. Go on?"
         if not typer.confirm(t(said, package=package, folder=folder), default=True):
             raise typer.Exit(1)
-    entry: dict[str, Any] = {"command": str(install_server(folder, package, program, os.environ))}
-    entry |= {"args": list(arguments)} if arguments else {}
+    entry: dict[str, Any] = {"args": list(arguments)} if arguments else {}
     entry |= {"env": dict(_variable(one) for one in env)} if env else {}
-    _write(name, entry, as_json)
+    entry = {"command": str(install_server(folder, package, program, os.environ)), **entry}
+    try:
+        _write(name, entry, as_json)
+    except BaseException:
+        remove_server(folder)
+        raise
     _connect([name], *_open_fleet(), as_json)
 
 

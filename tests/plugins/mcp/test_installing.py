@@ -129,3 +129,9 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_installed(home: Path
     (home / "config.json").write_text(json.dumps({"mcpServers": {"clock": {"command": "clock"}}}))
     done = claw("install", "clock", str(wheel(tmp_path, "mcp-server-clock", "mcp-server-clock")), "--yes")
     assert "is configured already" in str(done.exception)
+
+
+def test_a_variable_that_is_none_leaves_no_environment(home: Path, tmp_path: Path) -> None:
+    package = str(wheel(tmp_path, "mcp-server-clock", "mcp-server-clock"))
+    assert "has no name and value" in str(claw("install", "clock", package, "--yes", "--env", "=1").exception)
+    assert not (home / "plugins/mcp/servers/clock").exists()
