@@ -362,15 +362,14 @@ async def recover_streamed(
     problem: Exception | None = None
     try:
         writer: StreamingReply = asked.stream(outbound)
-        expected = len(known) + lost
         try:
             problem = await _post_again(writer, known, lost)
         except LookupError as nothing:  # no other was posted; its subclasses are errors of the code
             if type(nothing) is not LookupError:
                 raise
-            expected = len(writer.shown)
-        if len(shown := tuple(writer.shown)) > len(known) or expected < len(known) + lost:
-            journal.record_streamed(turn, shown or known, max(expected, len(known)))
+        # What is not there stays expected: the search has used its keys, and a later stream could not post under them.
+        if len(shown := tuple(writer.shown)) > len(known):
+            journal.record_streamed(turn, shown, len(known) + lost)
         await writer.abandon()
     except Exception as why:  # noqa: BLE001 - plugin code
         problem = why

@@ -439,12 +439,12 @@ class Finding(Writing):
     ("there", "problem", "found"),
     [
         (("m1", "m2", "m3"), None, (("m1", "m2", "m3"), 0)),
-        (("m1", "m2"), LookupError("no other"), (("m1", "m2"), 0)),
-        ((), LookupError("no other"), (("m1",), 0)),
+        (("m1", "m2"), LookupError("no other"), (("m1", "m2"), 1)),
+        ((), LookupError("no other"), (("m1",), 2)),
         (("m1", "m2"), KeyError("a bug"), (("m1",), 2)),
     ],
 )
-async def test_a_writer_that_knows_that_no_other_message_was_posted_ends_the_search(
+async def test_a_writer_that_knows_that_no_other_was_posted_ends_the_search_and_its_keys_stay_used(
     tmp_path, there, problem, found
 ):
     journal = Journal(Database(tmp_path / "state.db"))
