@@ -45,8 +45,17 @@ def show(as_json: bool) -> None:
 
 
 def _draw(found: Sequence[PluginState]) -> None:
-    head = [t("plugin"), t("version"), t("state"), t("kinds"), t("tools"), t("why")]
-    table(head, [_row(plugin) for plugin in found], {t(state): colour for state, colour in COLOURS.items()})
+    head, rows = (
+        [t("plugin"), t("version"), t("state"), t("kinds"), t("tools"), t("why")],
+        [*map(_row, found)],
+    )
+    grades = [plugin.grade for plugin in found]
+    if any(grades):  # of a plugin that somebody graded here
+        head.insert(2, t("grade"))
+        rows = [
+            [*row[:2], t(grade) if grade else "", *row[2:]] for row, grade in zip(rows, grades, strict=True)
+        ]
+    table(head, rows, {t(state): colour for state, colour in COLOURS.items()})
 
 
 def plugin_data(state: PluginState) -> dict[str, Any]:
@@ -57,6 +66,7 @@ def plugin_data(state: PluginState) -> dict[str, Any]:
         "mend": _fix(state), "required": state.required, "version": found.version,
         "distribution": found.distribution, "package": found.package, "folder": str(found.folder or ""),
         "origin": installed_in(found.distribution), "manifest": manifest is not None,
+        "grade": state.grade,
     }  # fmt: skip
     if manifest:
         body |= {

@@ -95,8 +95,14 @@ def states_of(
     wrong = _section_errors(found, wanted, environ, file, raw, lines or {})
     states = state.decide_states(found, wanted, used, wrong)
     health, now = PluginHealth(home / "plugins"), time.time()
-    failures, sound = health.failures(), health.sound
-    states = (*(replace(one, sound=sound[one.id]) if one.id in sound else one for one in states),)
+    failures, sound, none = health.failures(), health.sound, ("", "")
+    if sound or health.grades:
+        states = (
+            *(
+                replace(one, sound=sound.get(one.id, ""), graded=health.grades.get(one.id, none))
+                for one in states
+            ),
+        )
     if not failures:
         return states
     return (*state.with_needs([state.with_failures(one, failures.get(one.id, ()), now) for one in states]),)

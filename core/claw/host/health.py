@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from claw.host.manifest import InstalledPlugin
     from claw.storage.database import Database
 
-FAILED, HUNG, CRASHED, NOTED, SOUND = "failed", "hung", "crashed", "noted", "sound"
+FAILED, HUNG, CRASHED, NOTED, SOUND, GRADED = "failed", "hung", "crashed", "noted", "sound", "graded"
 MAX_CRASHES = 2
 WINDOW_SECONDS = 24 * 3600.0
 _CODE = frozenset({".py", ".so", ".pyd", ".dylib", ".json"})  # a plugin may write others beside its own
@@ -52,10 +52,10 @@ _TABLE = "CREATE TABLE IF NOT EXISTS plugin_failures (plugin TEXT, failure TEXT)
 
 @dataclass(frozen=True, slots=True)
 class LoadFailure:
-    """A failure of a plugin; or its success (SOUND), with the digest of the files that were loaded.
+    """A failure of a plugin; or its success (SOUND) or its grade (GRADED), with the digest of its files.
 
-    :param kind: FAILED, HUNG, CRASHED, NOTED or SOUND.
-    :param stage: import, register, config or run.
+    :param kind: FAILED, HUNG, CRASHED, NOTED, SOUND or GRADED.
+    :param stage: import, register, config or run; the grade of one that is GRADED.
     :param cause: English template of the problem, or a text that is shown as it is.
     :param fix: template of the instruction of the error; empty = none of its own.
     :param digest: of the plugin's files then (:func:`files_digest`).
@@ -101,7 +101,7 @@ class LoadFailure:
     @property
     def of_other_process(self) -> bool:
         """True if the process in which the plugin failed goes on without it, and is not this one."""
-        return self.kind not in (NOTED, SOUND) and self.run != os.getpid() and _is_running(self.run)
+        return self.kind not in (NOTED, SOUND, GRADED) and self.run != os.getpid() and _is_running(self.run)
 
     def holds_for(self, found: "InstalledPlugin") -> bool:
         """Return true if the files are those that failed; of a failure at run, if its process lives too."""
@@ -115,7 +115,7 @@ class LoadFailure:
         That of another process that runs without the plugin always does. A part that fails in turns does not work
         because the plugin loads; a failure at run is no reason to doubt the load before it.
         """
-        if self.of_other_process:
+        if self.of_other_process or (self.kind == GRADED != later.kind):
             return True
         if later.kind in (NOTED, SOUND):
             return any(self.part)
@@ -142,6 +142,7 @@ class PluginHealth:
         self._folder, self._database, self._now, self._only_looks = folder, database, now, only_looks
         self._path = database.path if database else folder.parent / "state.db"
         self.sound: dict[str, str] = {}  # plugin → digest of its loaded files, as of the last question
+        self.grades: dict[str, tuple[str, str]] = {}  # plugin → its grade, and the digest of the graded files
 
     @cached_property
     def _recorded(self) -> set[str]:
@@ -155,8 +156,9 @@ class PluginHealth:
         """
         found, rows = dict[str, tuple[LoadFailure, ...]](), self._read()
         self.sound = {one.plugin: one.digest for one in rows if one.kind == SOUND}
+        self.grades = {one.plugin: (one.stage, one.digest) for one in rows if one.kind == GRADED}
         for row in sorted(rows, key=lambda one: (one.kind == NOTED, -one.at)):
-            if row.kind != SOUND and (not row.config or row.config == self.config_digest()):
+            if row.kind not in (SOUND, GRADED) and (not row.config or row.config == self.config_digest()):
                 is_over = row.plugin in self.sound and row.stage != "run" and row.kind != NOTED
                 kept = replace(row, digest="-") if is_over else row  # loaded since: it holds for no files
                 found[row.plugin] = (*found.get(row.plugin, ()), kept)
@@ -230,7 +232,12 @@ class PluginHealth:
 
     def reset(self, plugin: str) -> None:
         """Remove the failures of a plugin, because the operator says so."""
-        self._store(plugin, [one for one in self._of(plugin) if one.kind == SOUND])
+        self._store(plugin, [one for one in self._of(plugin) if one.kind in (SOUND, GRADED)])
+
+    def record_grade(self, found: "InstalledPlugin", grade: str) -> None:
+        """Record the grade of a plugin's present files, in place of an earlier one."""
+        graded = LoadFailure(found.id, GRADED, grade, "", digest=files_digest(found))
+        self._store(found.id, [*(one for one in self._of(found.id) if one.kind != GRADED), graded])
 
     def _store(self, plugin: str, rows: list[LoadFailure]) -> None:
         if [replace(one, at=0.0) for one in rows] == [replace(one, at=0.0) for one in self._of(plugin)]:

@@ -45,6 +45,7 @@ class PluginState:
     :param prevented: that failure keeps processes from loading it again.
     :param faults: cause and fix of each recorded failure; ``why`` and ``fix`` join them.
     :param sound: digest of its files when it was last loaded; empty = never, as far as this home knows.
+    :param graded: its grade, and the digest of its files then.
     """
 
     found: InstalledPlugin
@@ -58,6 +59,13 @@ class PluginState:
     prevented: bool = False
     faults: tuple[tuple[str, str], ...] = ()
     sound: str = ""
+    graded: tuple[str, str] = ("", "")
+
+    @property
+    def grade(self) -> str:
+        """The grade of its present files, as ``claw plugins grade`` found it; empty = not graded."""
+        grade, digest = self.graded
+        return grade if grade and digest == files_digest(self.found) else ""
 
     @property
     def is_untried(self) -> bool:

@@ -6,13 +6,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from claw import ClawError, PluginError, UsageError, nearest, t
-from claw.runtime import AsJson, Manifest, document, installed_plugins, parse_manifest, plugin_states
+from claw import UsageError, t
+from claw.runtime import AsJson, document
 from claw.testing import tool_tokens
 
-from claw_author import linting, manifest_builder, scaffold
-from claw_author.project import Project, find
-from claw_author.registrations import registrations_of
+from claw_author import manifest_builder, scaffold
+from claw_author.judgement import (
+    built_manifest,
+    installed_plugin,
+    judge_installed,
+    judge_project,
+    written_manifest,
+)
+from claw_author.project import find
 
 Kind = Annotated[str, typer.Option("--kind", help="tool, channel, provider or section.")]
 
@@ -45,7 +51,7 @@ def new(
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     project = find(folder)
-    project.manifest.write_text(manifest_builder.manifest_text(_built(project)), encoding="utf-8")
+    project.manifest.write_text(manifest_builder.manifest_text(built_manifest(project)), encoding="utf-8")
     if as_json:
         document("plugin-project", {"folder": str(folder), "plugin": plugin, "template": kind})
         return
@@ -64,7 +70,7 @@ def build(
 ) -> None:
     """Write claw-plugin.json from the code; the code is imported in a process of its own."""
     project = find(path)
-    manifest, before = _built(project), _found(project)
+    manifest, before = built_manifest(project), written_manifest(project)
     changes = list(manifest_builder.differences(manifest, before)) if before else [t("it is missing")]
     if changes and not check:
         project.manifest.write_text(manifest_builder.manifest_text(manifest), encoding="utf-8")
@@ -90,7 +96,11 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Tell what keeps a plugin from being used everywhere: schemas, names, descriptions, price, manifest."""
-    manifest, findings = _project(Path(plugin)) if Path(plugin).is_dir() else _installed(plugin)
+    manifest, findings = (
+        judge_project(find(Path(plugin)))
+        if Path(plugin).is_dir()
+        else judge_installed(installed_plugin(plugin))
+    )
     findings = [finding for finding in findings if finding.rule not in (ignore or ())]
     prices = {tool.name: tool_tokens(tool) for tool in manifest.tools}
     if as_json:
@@ -105,94 +115,3 @@ def check(
         count = t("{count:finding|findings}", count=len(findings)) if findings else t("no findings")
         typer.echo(f"{manifest.id}: {count}")
     raise typer.Exit(1 if findings else 0)
-
-
-def _built(project: Project) -> Manifest:
-    """Return the manifest that follows from the code.
-
-    :raises ClawError: the code brings nothing, or has a hook that nobody asks; it is one file, without a manifest.
-    """
-    if not project.has_manifest:
-        raise ClawError(
-            "a plugin of one file has no manifest",
-            where=f"{project.package}.py",
-            fix="move it to {package}/__init__.py; without a manifest it is loaded at every start",
-            package=project.package,
-        )
-    fields = registrations_of(project.root, project.package, project.plugin)
-    if problems := fields.pop("problems"):
-        raise ClawError(
-            "no manifest is written: {problems}", where=project.package, problems="; ".join(problems)
-        )
-    return manifest_builder.build_manifest(fields, _found(project), project.description)
-
-
-def _found(project: Project) -> Manifest | None:
-    try:
-        return parse_manifest(project.manifest.read_text(encoding="utf-8"), project.plugin)
-    except FileNotFoundError:
-        return None
-
-
-def _project(folder: Path) -> tuple[Manifest, list[linting.ManifestFinding]]:
-    project = find(folder)
-    broken: list[linting.ManifestFinding] = []
-    try:
-        before = _found(project)
-    except PluginError as why:
-        before, broken = None, [linting.ManifestFinding("manifest", project.manifest.name, why.problem)]
-    fields = registrations_of(project.root, project.package, project.plugin)
-    broken += [
-        linting.ManifestFinding("hooks", project.package, problem) for problem in fields.pop("problems")
-    ]
-    manifest = manifest_builder.build_manifest(fields, before, project.description)
-    file = project.manifest.name
-    if before is not None:
-        broken += _changes(manifest, before, file)
-    elif project.has_manifest and not broken:
-        missing = t("it is not there: claw plugins build writes it")
-        broken.append(linting.ManifestFinding("manifest", file, missing))
-    for name, code in project.modules():
-        broken += linting.undeclared_effects(code, name)
-    return manifest, [*broken, *linting.findings(manifest)]
-
-
-def _installed(plugin: str) -> tuple[Manifest, list[linting.ManifestFinding]]:
-    known = {found.id: found for found in installed_plugins() if not found.rival}
-    if plugin not in known:
-        near = nearest(plugin, known)
-        raise UsageError(
-            "{plugin} is neither a folder nor an installed plugin",
-            fix="did you mean {near}?" if near else "claw plugins list shows the installed ones",
-            plugin=plugin,
-            near=near,
-        )
-    found = known[plugin]
-    if found.fault:
-        raise found.fault
-    state = next(one for one in plugin_states() if one.id == plugin)
-    if state.without_failure:
-        raise PluginError(plugin, *state.fault_parts())
-    if found.manifest is None:
-        raise ClawError(
-            "plugin {plugin} has no manifest",
-            fix="its author writes one with claw plugins build",
-            plugin=plugin,
-        )
-    broken = list[linting.ManifestFinding]()
-    if found.folder:
-        site = found.folder.parents[found.package.count(".")]
-        fields, written = registrations_of(site, found.package, found.id), found.manifest
-        broken = [linting.ManifestFinding("hooks", found.package, one) for one in fields.pop("problems")]
-        built = manifest_builder.build_manifest(fields, written, written.description)
-        broken += _changes(built, written, "claw-plugin.json")
-    return found.manifest, [*broken, *linting.findings(found.manifest)]
-
-
-def _changes(built: Manifest, written: Manifest, file: str) -> list[linting.ManifestFinding]:
-    """Return a finding for each field of a manifest that is not as in the code."""
-    lines = manifest_builder.differences(built, written)
-    return [
-        linting.ManifestFinding("manifest", file, t("not as in the code: {change}", change=one))
-        for one in lines
-    ]

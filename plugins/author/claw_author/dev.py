@@ -1,11 +1,9 @@
 """``claw dev``: a chat in which each message uses the files of a plugin as they are then."""
 
 import hashlib
-import os
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +11,7 @@ from typing import Annotated
 import typer
 from claw import t
 
-from claw_author.project import GROUP, Project, find
+from claw_author.project import Project, development_environment, find
 
 
 def dev(
@@ -38,7 +36,7 @@ def dev(
         *(["--json"] if as_json else []),
     ]
     with tempfile.TemporaryDirectory(prefix="claw-dev-") as place:
-        environ = _environment(project, Path(place))
+        environ = development_environment(project, Path(place))
         text = "{plugin}: each message uses the files of {folder} as they are then; Ctrl-D ends"
         typer.echo(t(text, plugin=project.plugin, folder=project.folder.absolute()), err=True)
         for message in _messages():
@@ -46,22 +44,6 @@ def dev(
                 _claw(["plugins", "build", str(project.folder)], environ, quiet=True)
             built = _digest(project)
             _claw([*words, "--", message], environ)
-
-
-def _environment(project: Project, place: Path) -> dict[str, str]:
-    """Return an environment in which the plugin is found, before any installed one of its name."""
-    about = tomllib.loads((project.folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    name, version = str(about["name"]), str(about.get("version", "0"))
-    info = place / f"{name.replace('-', '_')}-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8"
-    )
-    entry = about["entry-points"][GROUP][project.plugin]
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\n{project.plugin} = {entry}\n", encoding="utf-8")
-    before = os.environ.get("PYTHONPATH", "")
-    folders = [str(place), str(project.root.absolute()), *([before] if before else [])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _messages() -> Iterator[str]:

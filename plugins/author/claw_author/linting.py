@@ -114,3 +114,23 @@ def _undeclared(tree: ast.Module) -> Iterator[int]:
         is_spread = any(isinstance(value, ast.Starred) for value in node.args)
         if not (is_named or is_spread or len(node.args) > _EFFECTS_POSITION):
             yield node.lineno
+
+
+def unannotated(tree: ast.Module, name: str) -> Iterator[str]:
+    """Yield the functions of a module whose parameters or result have no annotation, each with its line."""
+    methods = {id(node) for one in ast.walk(tree) if isinstance(one, ast.ClassDef) for node in one.body}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            given = node.args
+            plain = [*given.posonlyargs, *given.args]
+            is_static = any(
+                isinstance(one, ast.Name) and one.id == "staticmethod" for one in node.decorator_list
+            )
+            own = plain[1:] if id(node) in methods and not is_static else plain
+            rest = [one for one in (given.vararg, given.kwarg) if one]
+            if node.returns is None or any(
+                one.annotation is None for one in (*own, *given.kwonlyargs, *rest)
+            ):
+                yield t(
+                    "{place}: {function} is not annotated", place=f"{name}:{node.lineno}", function=node.name
+                )

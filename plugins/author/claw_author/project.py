@@ -1,5 +1,6 @@
 """An author's project: its plugin, and the location of its package and manifest. Nothing is imported."""
 
+import os
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ class Project:
 
     :param root: the folder to put on the path to import ``package``: the project, or ``src`` in it.
     :param has_manifest: false for a plugin of one file, which has no folder for a manifest.
+    :param conformance: files, folders or ids of its tests with suites of pytest-claw: ``tool.claw.conformance``.
     """
 
     folder: Path
@@ -26,6 +28,7 @@ class Project:
     package: str
     description: str
     has_manifest: bool = True
+    conformance: tuple[str, ...] = ("tests",)
 
     @property
     def manifest(self) -> Path:
@@ -69,7 +72,24 @@ def find(folder: Path) -> Project:
         module = root.joinpath(*package.split("."))
         is_package = (module / "__init__.py").is_file()
         if is_package or module.with_name(f"{module.name}.py").is_file():
-            return Project(folder, root, plugin, package, about.get("description", ""), is_package)
+            tests = tuple(map(str, tree.get("tool", {}).get("claw", {}).get("conformance", ["tests"])))
+            return Project(folder, root, plugin, package, about.get("description", ""), is_package, tests)
     raise ClawError(
         "its package {package} is not in {folder}", where=str(file), package=package, folder=folder
     )
+
+
+def development_environment(project: Project, place: Path) -> dict[str, str]:
+    """Return an environment in which the plugin is found, before any installed one of its name."""
+    about = tomllib.loads((project.folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    name, version = str(about["name"]), str(about.get("version", "0"))
+    info = place / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8"
+    )
+    entry = about["entry-points"][GROUP][project.plugin]
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\n{project.plugin} = {entry}\n", encoding="utf-8")
+    before = os.environ.get("PYTHONPATH", "")
+    folders = [str(place), str(project.root.absolute()), *([before] if before else [])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "PYTHONDONTWRITEBYTECODE": "1"}

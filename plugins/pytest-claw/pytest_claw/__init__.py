@@ -90,6 +90,29 @@ _PARTS = (
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in sorted({*_MODULES.values(), *_PARTS})))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of ``claw plugins grade``."""
+    group = parser.getgroup("claw")
+    group.addoption(
+        "--claw-report", metavar="FILE", help="run the suites only, and write what they saw to FILE"
+    )
+    group.addoption(
+        "--claw-package", metavar="PATH", default="", help="the plugin's package, for that report"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the report, if it is asked for."""
+    if file := config.getoption("--claw-report"):
+        from pathlib import Path
+
+        from pytest_claw.report import SuiteReport
+
+        config.pluginmanager.register(
+            SuiteReport(Path(file), config.getoption("--claw-package")), "claw-report"
+        )
+
+
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

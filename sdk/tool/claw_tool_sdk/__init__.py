@@ -1,4 +1,5 @@
-"""For authors of claw tools: a strict parser of shell command lines, the pip command for packages of a tool.
+"""For authors of claw tools: a strict parser of shell command lines, the pip command for packages of a tool, accesses
+beside the declared capabilities.
 
 Nothing is imported before it is asked for.
 """

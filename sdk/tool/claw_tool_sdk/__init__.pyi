@@ -1,5 +1,8 @@
 """The public names of claw_tool_sdk and their modules, one name a line: for type checkers and ``__init__.py``."""
 
+from claw_tool_sdk.capabilities import (
+    undeclared_access as undeclared_access,
+)
 from claw_tool_sdk.chat_api import (
     ChatApi as ChatApi,
     chat_of as chat_of,

@@ -1,8 +1,6 @@
 """Checks of a plugin: its manifest and its state against what a probe of it recorded. Pure."""
 
-import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from claw import Finding, t
 from claw.runtime import (
@@ -21,6 +19,7 @@ from claw.runtime import (
     format_key,
     schema_violations,
 )
+from claw_tool_sdk import undeclared_access
 
 from claw_admin.doctor.probe import ProbeResult
 
@@ -175,32 +174,14 @@ def _contribution_findings(manifest: Manifest, seen: ProbeResult, wanted: Config
 def _undeclared_access(manifest: Manifest, seen: ProbeResult) -> Iterator[Finding]:
     """Find what the plugin used while it was loaded and does not declare. What its tools do later is not seen
     here."""
-    network = manifest.capabilities.get("network")
-    hosts = [
-        host
-        for host in seen.network
-        if not network or (isinstance(network, list) and not _is_declared(host, network))
-    ]
-    used = {
-        "network": hosts,
-        "subprocess": seen.subprocess if not manifest.capabilities.get("subprocess") else (),
-        "paths": seen.written if not manifest.capabilities.get("paths") else (),
-    }
+    used = undeclared_access(
+        manifest.capabilities,
+        {"network": seen.network, "subprocess": seen.subprocess, "paths": seen.written},
+    )
     for name, what in used.items():
-        if what:
-            why = t("it used {what} while it was loaded; its manifest does not declare {name}",
-                      what=", ".join(what), name=f"capabilities.{name}")  # fmt: skip
-            yield Finding(manifest.id, "capability", why, t("ask its author why"))
-
-
-def _is_declared(host: str, declared: Sequence[Any]) -> bool:
-    """Return true if a host is declared. An address counts when any name is: it may be what that name
-    resolved to."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return host in declared or "*" in declared
-    return True
+        why = t("it used {what} while it was loaded; its manifest does not declare {name}",
+                  what=", ".join(what), name=name)  # fmt: skip
+        yield Finding(manifest.id, "capability", why, t("ask its author why"))
 
 
 def format_import_chain(seen: ProbeResult) -> str:
