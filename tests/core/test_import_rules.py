@@ -334,6 +334,7 @@ LAZY_IMPORTS_OF_PLUGINS = {
     "the package may be missing": {"claw_memory.embedder", "claw_provider_sdk.stream"},
     "the fakes are used without an app too": {"claw_testing"},
     "it changes the terminal": {"claw_author.dev"},
+    "most runs of tests ask for no report": {"pytest_claw"},
 }
 """The imports inside functions of plugins and libraries: reason → importing modules."""
 
@@ -380,24 +381,24 @@ def test_an_import_inside_a_function_of_a_plugin_has_a_reason() -> None:
 BUDGETS = {
     "claw": 550,
     "claw.agent": 2104,
-    "claw.cli": 838,
+    "claw.cli": 849,
     "claw.config": 1733,
     "claw.contracts": 1367,
-    "claw.host": 2531,
+    "claw.host": 2547,
     "claw.policy": 535,
     "claw.security": 1237,
     "claw.storage": 792,
-    "claw_admin": 5412,
+    "claw_admin": 5397,
     "claw_anthropic": 447,
     "claw_approvals": 716,
-    "claw_author": 751,
+    "claw_author": 1104,
     "claw_budgets": 746,
     "claw_channel_sdk": 603,
     "claw_config_sdk": 469,
     "claw_context": 1710,
     "claw_discord": 2496,
     "claw_feishu": 4523,
-    "claw_gateway": 6328,
+    "claw_gateway": 6326,
     "claw_google": 471,
     "claw_http": 2866,
     "claw_http_sdk": 419,
@@ -418,9 +419,9 @@ BUDGETS = {
     "claw_skills": 457,
     "claw_telegram": 2547,
     "claw_testing": 1591,
-    "claw_tool_sdk": 197,
+    "claw_tool_sdk": 220,
     "claw_tools_std": 1928,
-    "pytest_claw": 2851,
+    "pytest_claw": 2983,
 }
 """Code lines of each package: those of the day when the packages were made, and 5 %."""
 

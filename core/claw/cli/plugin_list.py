@@ -16,6 +16,7 @@ from claw.i18n import t
 COLOURS = {
     "loaded": "green", "idle": "dim", "disabled": "dim", "blocked": "yellow", "untried": "yellow",
     "quarantined": "bold red", "incompatible": "bold red",
+    "bronze": "yellow", "silver": "yellow", "gold": "green", "platinum": "green",
 }  # fmt: skip
 
 

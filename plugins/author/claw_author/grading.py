@@ -141,13 +141,11 @@ def _suite_report(plugin: GradedPlugin) -> dict[str, Any] | RuleResult:
 def _conformance(plugin: GradedPlugin, report: dict[str, Any] | RuleResult) -> RuleResult:
     if isinstance(report, RuleResult):
         return report
-    from pytest_claw import SUITE_OF_HOOK
-
-    suites = report["suites"]
+    suites, suite_of_hook = report["suites"], report["suiteOfHook"]
     failed = [f"{one['class']}::{test['test']}: {test['why']}" for one in suites for test in one["failed"]]
     passed = {one["suite"] for one in suites if one["passed"]}
-    suite_of = {kind.kind: SUITE_OF_HOOK[hook] for hook, kind in HOOKS.items()}
-    suite_of["command"] = SUITE_OF_HOOK["register_commands"]
+    suite_of = {kind.kind: suite_of_hook[hook] for hook, kind in HOOKS.items()}
+    suite_of["command"] = suite_of_hook["register_commands"]
     missing = {suite_of[kind] for kind in plugin.manifest.kinds if kind in suite_of} - passed
     tools = {tool for one in suites if one["passed"] for tool in one["tools"]}
     untested = [

@@ -12,6 +12,7 @@ asyncio plugin. Nothing of claw is imported before a suite is.
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -104,12 +105,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the report, if it is asked for."""
     if file := config.getoption("--claw-report"):
-        from pathlib import Path
-
         from pytest_claw.report import SuiteReport
 
         config.pluginmanager.register(
-            SuiteReport(Path(file), config.getoption("--claw-package")), "claw-report"
+            SuiteReport(Path(file), config.getoption("--claw-package"), SUITE_OF_HOOK), "claw-report"
         )
 
 

@@ -1,7 +1,7 @@
 """``--claw-report FILE``: only the suites run, and what they saw of a plugin is written down, for ``claw plugins grade``.
 
-The file is JSON: ``suites`` (class, suite, tools, passed, failed), ``accesses`` (network, subprocess, paths) and ``left``
-(threads, processes and open resources after the last test).
+The file is JSON: ``suites`` (class, suite, tools, passed, failed), ``accesses`` (network, subprocess, paths) ``left``
+(threads, processes and open resources after the last test) and ``suiteOfHook``.
 """
 
 import gc
@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,13 @@ class SuiteReport:
     """A pytest plugin that leaves out every test that is of no suite.
 
     :param file: where the report is written.
+    :param suite_of_hook: hook → the suite for its objects.
     :param package: folder of the plugin's package, or its one file: accesses count when its code is on the stack.
     """
 
-    def __init__(self, file: Path, package: str) -> None:
-        self._file, self._package = file, package
+    def __init__(self, file: Path, package: str, suite_of_hook: Mapping[str, str]) -> None:
+        self._file, self._package, self._suite_of_hook = file, package, dict(suite_of_hook)
+        self._names = {*suite_of_hook.values(), "FaultSuite"}
         self._suites: dict[str, dict[str, Any]] = {}
         self._accesses: dict[str, dict[str, None]] = {"network": {}, "subprocess": {}, "paths": {}}
         self._left: dict[str, None] = {}
@@ -37,8 +39,8 @@ class SuiteReport:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Keep the tests of suites."""
-        kept = [item for item in items if _suite_of(item)]
-        config.hook.pytest_deselected(items=[item for item in items if not _suite_of(item)])
+        kept = [item for item in items if self._suite_of(item)]
+        config.hook.pytest_deselected(items=[item for item in items if not self._suite_of(item)])
         items[:] = kept
 
     def pytest_sessionstart(self) -> None:
@@ -52,7 +54,7 @@ class SuiteReport:
         report = yield
         where = item.nodeid.rpartition("::")[0]
         suite = self._suites.setdefault(
-            where, {"class": where, "suite": _suite_of(item), "tools": [], "passed": 0, "failed": []}
+            where, {"class": where, "suite": self._suite_of(item), "tools": [], "passed": 0, "failed": []}
         )
         if (tool := _tool_of(item)) and tool not in suite["tools"]:
             suite["tools"].append(tool)
@@ -86,8 +88,14 @@ class SuiteReport:
             "suites": list(self._suites.values()),
             "accesses": {kind: list(seen) for kind, seen in self._accesses.items()},
             "left": list(self._left),
+            "suiteOfHook": self._suite_of_hook,
         }
         self._file.write_text(json.dumps(body, ensure_ascii=False), encoding="utf-8")
+
+    def _suite_of(self, item: pytest.Item) -> str:
+        """Return the name of the suite that a test belongs to; empty for others."""
+        bases = getattr(getattr(item, "cls", None), "__mro__", ())
+        return next((one.__name__ for one in bases if one.__name__ in self._names and _is_ours(one)), "")
 
     def _on_audit_event(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Record an access (docs.python.org, "Audit events table")."""
@@ -114,15 +122,6 @@ def _files_on_stack() -> Iterator[str]:
     while frame:
         yield frame.f_code.co_filename
         frame = frame.f_back
-
-
-def _suite_of(item: pytest.Item) -> str:
-    """Return the name of the suite that a test belongs to; empty for others."""
-    from pytest_claw import SUITE_OF_HOOK
-
-    names = {*SUITE_OF_HOOK.values(), "FaultSuite"}
-    bases = getattr(getattr(item, "cls", None), "__mro__", ())
-    return next((one.__name__ for one in bases if one.__name__ in names and _is_ours(one)), "")
 
 
 def _tool_of(item: pytest.Item) -> str:
