@@ -405,7 +405,7 @@ BUDGETS = {
     "claw_llm_bridge": 481,
     "claw_local": 235,
     "claw_loop_guard": 251,
-    "claw_mcp": 1383,
+    "claw_mcp": 1438,
     "claw_memory": 1468,
     "claw_mistral": 431,
     "claw_models": 2187,

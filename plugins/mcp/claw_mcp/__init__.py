@@ -1,4 +1,4 @@
-"""Tools of MCP servers for claw: local programs and servers over streamable HTTP, under the same tool policy.
+"""Tools of MCP servers for claw: local programs and servers over HTTP, under the same tool policy.
 
 The tools of a server are recorded in the plugin's folder when it is first reached; a start reads only that
 record. A server is started, and the SDK imported, at the first call of one of its tools.

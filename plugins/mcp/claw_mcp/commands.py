@@ -151,7 +151,7 @@ def _connect(
 def add(
     name: Annotated[str, typer.Argument(help="A name of yours: its tools are NAME__tool.")],
     command: Annotated[list[str] | None, typer.Argument(help="After --: the program and its arguments.")] = None,
-    url: Annotated[str, typer.Option(help="Address of a server of streamable HTTP, in place of a program.")] = "",
+    url: Annotated[str, typer.Option(help="Address of a server, in place of a program.")] = "",
     header: Headers = None,
     env: Variables = None,
     connect: Annotated[bool, typer.Option(help="Start it now, and record its tools.")] = True,

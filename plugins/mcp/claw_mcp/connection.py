@@ -197,9 +197,8 @@ class ServerConnection:
                 _log.warning(said)
 
         try:
-            async with sdk.session(
-                self.server, self.place, stderr_tail, new.over.set, changed, withheld
-            ) as client:
+            events = sdk.SessionEvents(new.over.set, changed, withheld)
+            async with sdk.session(self.server, self.place, stderr_tail, events) as client:
                 stderr_tail.close()
                 new.ready.set_result(client)
                 await new.over.wait()

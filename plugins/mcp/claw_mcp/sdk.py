@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from claw import ClawError, child_environment
 from claw.runtime import make_folder
-from claw_http_sdk import pooled
 
 from claw_mcp.repair import install_words
 from claw_mcp.settings import ServerSettings
@@ -100,37 +99,52 @@ async def load() -> Any:
     return sdk
 
 
-@contextlib.asynccontextmanager
-async def session(
-    server: ServerSettings,
-    place: SessionEnvironment,
-    stderr_tail: StderrTail,
-    ended: Callable[[], None],
-    changed: Callable[[], None],
-    withheld: Callable[[str, str], None] = lambda tool, why: None,
-) -> AsyncIterator[Any]:
-    """Open a session (``mcp.Client``) for the duration of the block.
+@dataclass(frozen=True)
+class SessionEvents:
+    """The events of a session.
 
-    :param withheld: called with each tool whose form the SDK does not take, and why: without it the whole list fails.
     :param ended: called when the server goes away.
     :param changed: called when the server says that its list of tools changed.
+    :param withheld: called with each tool whose form the SDK does not take, and why: without it the whole list fails.
     """
-    sdk = await load()
+
+    ended: Callable[[], None]
+    changed: Callable[[], None]
+    withheld: Callable[[str, str], None] = lambda tool, why: None
+
+
+@contextlib.asynccontextmanager
+async def session(
+    server: ServerSettings, place: SessionEnvironment, stderr_tail: StderrTail, events: SessionEvents
+) -> AsyncIterator[Any]:
+    """Open a session (``mcp.Client``) for the duration of the block."""
+    sdk, is_open = await load(), False
 
     async def hear(message: Any) -> None:
         if getattr(message, "method", "") == "notifications/tools/list_changed":
-            changed()
+            events.changed()
 
-    async with contextlib.AsyncExitStack() as stack:
-        transport = await _transport(server, place, stderr_tail, stack)
-        client = sdk.Client(
-            _Watched(transport, ended, withheld),
+    def ended() -> None:
+        if is_open:  # else it is a transport that did not fit
+            events.ended()
+
+    def client(transport: Any, mode: str = "auto") -> Any:
+        return sdk.Client(
+            _Watched(transport, ended, events.withheld),
+            mode=mode,
             cache=None,
             message_handler=hear,
             client_info=sdk.Implementation(name="claw", version="0.1.0"),
             read_timeout_seconds=None,
         )
-        yield await stack.enter_async_context(client)
+
+    async with contextlib.AsyncExitStack() as stack:
+        if server.url:
+            opened = await _open_remote(server, place, stack, client)
+        else:
+            opened = await stack.enter_async_context(client(_stdio(server, place, stderr_tail)))
+        is_open = True
+        yield opened
 
 
 def is_lost(error: Exception) -> bool:
@@ -140,20 +154,35 @@ def is_lost(error: Exception) -> bool:
     return str(error).strip().lower().startswith(_LOST)
 
 
-async def _transport(
+async def _open_remote(
     server: ServerSettings,
     place: SessionEnvironment,
-    stderr_tail: StderrTail,
     stack: contextlib.AsyncExitStack,
+    client: Callable[..., Any],
 ) -> Any:
-    if server.url:
-        from mcp.client.streamable_http import streamable_http_client
+    """Open a session with a server at an address, in the transport that it has."""
+    from claw_mcp.remote import RemoteServer
 
-        from claw_mcp.header_client import client
+    remote, refused = RemoteServer(server, place.http), 0
+    if server.type != "sse":
+        try:
+            return await stack.enter_async_context(client(remote.streamable_http()))
+        except Exception:
+            if not remote.may_be_sse:
+                raise
+            refused = remote.status
+    try:  # the servers of SSE know no other beginning than the handshake
+        return await stack.enter_async_context(client(remote.sse(), mode="legacy"))
+    except Exception as why:
+        if not refused:
+            raise
+        fix = "Correct the url: its path is often /mcp or /sse"
+        problem = "the address answers a message with HTTP {status}, and opens no stream of SSE"
+        raise ClawError(problem, fix=fix, status=refused) from why
 
-        headers = {name: secret.reveal() for name, secret in server.headers.items()}
-        own = client(pooled(place.http)(server.url), headers)
-        return streamable_http_client(server.url, http_client=await stack.enter_async_context(own))
+
+def _stdio(server: ServerSettings, place: SessionEnvironment, stderr_tail: StderrTail) -> Any:
+    """Return the transport of a program, over its pipes."""
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
     environment = child_environment(place.environ, server.env_allow)

@@ -14,13 +14,19 @@ if TYPE_CHECKING:
     from claw import PluginConfig
 
 
+Transport = Literal["stdio", "http", "streamable-http", "streamable_http", "streamableHttp", "sse"]
+"""The values of ``type``, as MCP clients write them: all with ``http`` mean streamable HTTP."""
+
+
 class ServerSettings(Section):
-    """One server: a program that speaks over its pipes (``command``), or an address (``url``, streamable
-    HTTP).
+    """One server: a program that speaks over its pipes (``command``), or an address (``url``): of streamable HTTP, or
+    of the older HTTP with SSE.
     """
 
-    type: Literal["stdio", "http", "streamable-http", "streamableHttp"] | None = Field(
-        None, description="Not needed: command or url says it."
+    type: Transport | None = Field(
+        None,
+        validation_alias=AliasChoices("type", "transport"),
+        description="sse for a server of HTTP with SSE; not needed otherwise. transport is read too.",
     )
     command: str | None = Field(None, description="The program; found on PATH, or beside claw.")
     args: tuple[str, ...] = Field((), description="Arguments of the program.")
@@ -29,7 +35,7 @@ class ServerSettings(Section):
     )
     env_allow: tuple[str, ...] = Field((), description="Names of claw's own variables that it may see.")
     cwd: str | None = Field(None, description="Its working folder; absent = a folder of this plugin.")
-    url: str | None = Field(None, description="Address of a server of streamable HTTP.")
+    url: str | None = Field(None, description="Address of a server of streamable HTTP, or of HTTP with SSE.")
     headers: dict[str, Secret] = Field({}, description="Sent with each request.")
     timeout_seconds: float = Field(
         60,
@@ -51,6 +57,13 @@ class ServerSettings(Section):
             )
         if self.url and urlsplit(self.url).scheme not in ("http", "https"):
             raise validation_error("the url of a server begins with http:// or https://", "Correct it")
+        if self.type and (self.type == "stdio") != bool(self.command):
+            problem, fix = (
+                "{transport} does not fit: the server has a {what}",
+                "Leave it out: command or url says it",
+            )
+            what = "command" if self.command else "url"
+            raise validation_error(problem, fix, at=("type",), transport=self.type, what=what)
         return self
 
     @property

@@ -1,31 +1,25 @@
 """MCP servers from the outside: configured, gated, changed, broken, slow. The server is ``things.py``."""
 
 import asyncio
-import contextlib
 import json
 import os
-import socket
-import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import claw_mcp
 import pytest
 import yaml
-from claw import HttpClients, ToolResult, UsageError
+from claw import HttpClients, UsageError
 from claw.cli.main import app
 from claw.testing import FakeProvider, Harness, calls, check_and_run, says, tool_context
 from claw_mcp.connection import ServerConnection, Unreachable
-from claw_mcp.fleet import Fleet
 from claw_mcp.record import Offer, ServerRecord, ServerRecords, identity_of, with_offers
 from claw_mcp.sdk import SessionEnvironment, program
-from claw_mcp.settings import McpSettings, ServerSettings
+from claw_mcp.settings import ServerSettings
+from plugins.mcp.servers import THINGS, call, fleet, free_port, serving, text, until
 from typer.testing import CliRunner
 
-THINGS = Path(__file__).with_name("things.py")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of the SDK's pipes, when a server dies
 
 
@@ -52,30 +46,6 @@ def logged(harness: Harness) -> str:
 def starts(folder: Path) -> int:
     noted = folder / "starts"
     return len(noted.read_text().splitlines()) if noted.exists() else 0
-
-
-def text(result: ToolResult) -> str:
-    return "\n".join(getattr(block, "text", "[image]") for block in result.blocks)
-
-
-@contextlib.asynccontextmanager
-async def fleet(tmp_path: Path, servers: dict[str, Any], **environ: str) -> AsyncIterator[Fleet]:
-    """The servers without a gateway round them."""
-    network = HttpClients()
-    place = SessionEnvironment(tmp_path / "work", {"PATH": os.environ["PATH"], **environ}, network.client)
-    ours = Fleet(
-        McpSettings.model_validate({"mcpServers": servers}), ServerRecords(tmp_path / "state"), place
-    )
-    try:
-        yield ours
-    finally:
-        await ours.close()
-        await network.aclose()
-
-
-async def call(ours: Fleet, name: str, tmp_path: Path, /, **arguments: Any) -> ToolResult:
-    tool = next(tool for tool in ours.tools() if tool.name == name)
-    return await check_and_run(tool, arguments, tool_context(tmp_path))
 
 
 async def test_a_configured_server_provides_its_tools_and_a_call_of_the_model_reaches_it(
@@ -470,38 +440,6 @@ class TestCommands:
 
     def test_a_name_that_is_not_configured_gets_the_nearest(self, claw: Any) -> None:
         assert "did you mean things?" in str(claw("show", "thing").exception)
-
-
-async def until(true: Any, seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.02)
-
-
-def free_port() -> int:
-    """Below those that outgoing connections get: nobody takes it while the server is away."""
-    for port in range(20_000 + os.getpid() % 10_000, 32_000):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no port is free")
-
-
-@contextlib.contextmanager
-def serving(folder: Path, port: int) -> Iterator[None]:
-    command = [sys.executable, str(THINGS), str(folder), str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.2):
-                break
-            time.sleep(0.05)
-        yield
-    finally:
-        process.terminate()
-        process.wait(10)
 
 
 UNSOUND = """

@@ -1,4 +1,4 @@
-"""A small MCP server, written with the SDK: ``things.py FOLDER [PORT]`` speaks over its pipes, or HTTP on the port.
+"""A small MCP server, written with the SDK: ``things.py FOLDER [PORT [sse]]`` speaks over its pipes, or HTTP on the port.
 
 ``FOLDER/starts`` gets a line for each start; ``FOLDER/words`` holds the description of ``weigh``; ``FOLDER/extra`` adds a
 tool when it exists; ``FOLDER/broken`` makes it fail at once; ``FOLDER/cancelled`` is written when a slow call is stopped.
@@ -91,6 +91,7 @@ if (FOLDER / "extra").exists():
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[2]))
+        transport = "sse" if sys.argv[3:] == ["sse"] else "streamable-http"
+        server.run(transport, host="127.0.0.1", port=int(sys.argv[2]))
     else:
         server.run()
