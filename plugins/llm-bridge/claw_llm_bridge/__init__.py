@@ -27,6 +27,9 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
     for plugin in plugins if fresh else ():
         if plugin.why:
             _log.warning("llm-bridge: %s is left out: %s (claw llm-bridge list)", plugin.name, plugin.why)
+        for box, why in plugin.unopened.items():
+            template = "llm-bridge: the toolbox %s of %s is left out: %s (claw llm-bridge list)"
+            _log.warning(template, box, plugin.name, why)
     return tools_of(plugins, settings)
 
 

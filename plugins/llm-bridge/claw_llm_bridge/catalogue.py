@@ -18,7 +18,8 @@ from pydantic import Field
 
 INSPECTION_SECONDS = 8.0
 """Time limit of a start for listing the plugins, once after each change of the environment."""
-_FORM = 1  # increased when the record's format changes
+_PASSED = ("PYTHONPATH", "VIRTUAL_ENV", "LLM_USER_PATH")
+_FORM = 2  # increased when the record's format changes
 
 
 class BridgeSettings(Section):
@@ -28,6 +29,9 @@ class BridgeSettings(Section):
         {}, description="Constructor arguments: toolbox → name → value."
     )
     timeout_seconds: float = Field(60, gt=0, description="How long a call may take.")
+    env_allow: tuple[str, ...] = Field(
+        (), description="Names of claw's own variables that the plugins may see while their tools are listed."
+    )
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class LlmPlugin:
     :param name: of its distribution.
     :param entry: its entry point, ``value`` the object it names.
     :param lacking: toolboxes that cannot be made, with the constructor arguments that are not set.
+    :param unopened: toolboxes that raise when they are made, with the error.
     :param why: why nothing of it can be used; empty when it can.
     :param absent: something that it imports is not installed.
     """
@@ -61,6 +66,7 @@ class LlmPlugin:
     value: str
     tools: tuple[LlmTool, ...] = ()
     lacking: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unopened: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
     absent: bool = False
 
@@ -89,17 +95,21 @@ class PluginCatalogue:
 
     def current(self, *, refresh: bool = False) -> tuple[tuple[LlmPlugin, ...], bool]:
         """Return the plugins, and true if they had to be listed again because the environment changed."""
-        if not refresh and (noted := self._recorded(fingerprint(sys.path, self._settings))) is not None:
+        if not refresh and (noted := self._recorded(self._mark())) is not None:
             return noted, False
         plugins = inspect_plugins(self._settings, self._environ)
         make_folder(self._file.parent)
         # Taken afterwards: Python may have written bytecode beside a module when it was imported.
         tree = {
-            "mark": fingerprint(sys.path, self._settings),
+            "mark": self._mark(),
             "plugins": [asdict(plugin) for plugin in plugins],
         }
         replace_file(self._file, json.dumps(tree, ensure_ascii=False).encode())
         return plugins, True
+
+    def _mark(self) -> str:
+        present = [name for name in self._settings.env_allow if name in self._environ]  # never a value
+        return fingerprint(sys.path, self._settings, present)
 
     def _recorded(self, mark: str) -> tuple[LlmPlugin, ...] | None:
         try:
@@ -109,9 +119,9 @@ class PluginCatalogue:
             return None
 
 
-def fingerprint(path: Iterable[str], settings: BridgeSettings) -> str:
-    """Return the key of the record: every folder of installed packages with its modification time, and the
-    settings.
+def fingerprint(path: Iterable[str], settings: BridgeSettings, present: Iterable[str] = ()) -> str:
+    """Return the key of the record: every folder of installed packages with its modification time, the settings,
+    and the names of the allowed variables that are set.
     """
     times = []
     for folder in path:
@@ -119,7 +129,7 @@ def fingerprint(path: Iterable[str], settings: BridgeSettings) -> str:
             times.append(os.stat(folder or ".").st_mtime_ns if os.path.isdir(folder) else 0)
         except OSError:
             times.append(0)
-    values = [_FORM, sys.version, list(path), times, settings.model_dump(mode="json")]
+    values = [_FORM, sys.version, list(path), times, settings.model_dump(mode="json"), list(present)]
     return json.dumps(values, default=repr)
 
 
@@ -134,7 +144,8 @@ def inspect_plugins(
     skip: list[list[str]] = []
     while True:
         asked = {"path": sys.path, "toolboxes": settings.toolboxes, "skip": skip}
-        lines, ended = _ask(asked, environ, max(until - time.monotonic(), 0.1))
+        environment = child_environment(environ, (*_PASSED, *settings.env_allow))
+        lines, ended = _ask(asked, environment, max(until - time.monotonic(), 0.1))
         found += [_plugin(line) for line in lines if "starts" not in line]
         if ended or not lines or "starts" not in lines[-1]:
             return tuple(found)
@@ -147,9 +158,8 @@ def inspect_plugins(
         skip += [[plugin.name, plugin.entry] for plugin in found]
 
 
-def _ask(asked: Mapping[str, Any], environ: Mapping[str, str], seconds: float) -> tuple[list[Any], bool]:
+def _ask(asked: Mapping[str, Any], environment: dict[str, str], seconds: float) -> tuple[list[Any], bool]:
     """Run the inspection once; return its lines, and true if it completed."""
-    environment = child_environment(environ, ("PYTHONPATH", "VIRTUAL_ENV", "LLM_USER_PATH"))
     command = [sys.executable, "-P", "-m", "claw_llm_bridge.inspection"]
     try:
         done = subprocess.run(

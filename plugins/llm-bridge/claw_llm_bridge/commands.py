@@ -43,7 +43,7 @@ def _rows(*, checked: bool = False) -> list[dict[str, Any]]:
         why = t("llm is not installed (the extra claw-llm-bridge[llm])")
         return [{"name": "llm", "version": "", "tools": [], "why": why, "run": [install_words("llm >=0.26")]}]
     plugins, _ = catalogue.current(refresh=True)
-    return [row for plugin in plugins for row in (_row(plugin, checked),) if plugin.tools or row["why"]]
+    return [row for plugin in plugins for row in (_row(plugin, checked),) if row["tools"] or row["why"]]
 
 
 def _row(plugin: LlmPlugin, checked: bool) -> dict[str, Any]:
@@ -51,6 +51,9 @@ def _row(plugin: LlmPlugin, checked: bool) -> dict[str, Any]:
     if checked and not why and (files := _changed(plugin.name)):
         why = t("not what was installed: {files}", files=", ".join(files))
         run = commands(plugin.name, absent=False)
+    if not why and plugin.unopened:
+        boxes = "; ".join(f"{box} ({error})" for box, error in plugin.unopened.items())
+        why = t("these toolboxes cannot be opened: {boxes}", boxes=boxes)
     if not why and plugin.lacking:
         boxes = "; ".join(f"{box} ({', '.join(names)})" for box, names in plugin.lacking.items())
         why = t("these toolboxes need settings: {boxes}", boxes=boxes)
@@ -59,6 +62,9 @@ def _row(plugin: LlmPlugin, checked: bool) -> dict[str, Any]:
             for box, names in plugin.lacking.items()
             for name in names
         ]
+    if not (why or plugin.tools or checked):
+        why = t("it registers no tools; some plugins do so only when a variable is set")
+        run = ["claw config set 'plugins.entries.llm-bridge.config.envAllow[]' VARIABLE"]
     tools = [plugin.full_name(line) for line in plugin.tools]
     return {"name": plugin.name, "version": plugin.version, "tools": tools, "why": why, "run": run}
 

@@ -87,6 +87,7 @@ def describe_tools(entry: EntryPoint, toolboxes: Mapping[str, Mapping[str, Any]]
     """Return the tools of a plugin, as plain data."""
     tools: list[dict[str, Any]] = []
     lacking: dict[str, list[str]] = {}
+    unopened: dict[str, str] = {}
     for thing in registered(entry):
         if not inspect.isclass(thing):
             tools.append(_line(thing, "", thing.implementation))
@@ -96,9 +97,11 @@ def describe_tools(entry: EntryPoint, toolboxes: Mapping[str, Mapping[str, Any]]
         if missing := [name for name in needed(thing) if name not in arguments]:
             lacking[box] = missing
             continue
-        for one in opened(thing, arguments).tools():
-            tools.append(_line(one, box, one.implementation))
-    return {"tools": tools, "lacking": lacking}
+        try:
+            tools += [_line(one, box, one.implementation) for one in opened(thing, arguments).tools()]
+        except Exception as why:  # noqa: BLE001 - third-party code: the other tools of the plugin stay
+            unopened[box] = f"{type(why).__name__}: {why}"
+    return {"tools": tools, "lacking": lacking, "unopened": unopened}
 
 
 def _line(one: Any, box: str, implementation: Callable[..., Any] | None) -> dict[str, Any]:

@@ -206,6 +206,83 @@ def test_a_toolbox_that_needs_settings_is_left_out_until_it_has_them(things: Sho
     assert "things__Vault_open" in tools(tmp_path, toolboxes={"Vault": {"key": "k"}})
 
 
+BROKEN = """
+import llm
+
+class Shed(llm.Toolbox):
+    def __init__(self, path: str = "/nowhere/shed.db"):
+        open(path)
+
+    def tidy(self) -> str:
+        "Tidy it."
+        return "tidy"
+
+def weigh(thing: str) -> int:
+    "Weigh a thing."
+    return len(thing)
+
+@llm.hookimpl
+def register_tools(register):
+    register(Shed)
+    register(weigh)
+"""
+
+
+def test_a_toolbox_that_cannot_be_opened_costs_none_of_the_other_tools(
+    shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from claw_llm_bridge.commands import bridge_app
+
+    shop.install("llm-tools-shed", BROKEN)
+
+    assert set(tools(tmp_path)) == {"shed__weigh"}
+    claw_llm_bridge.register_tools(plugin_config({}, "llm-bridge", home=tmp_path / "home"))
+    assert "toolbox Shed of llm-tools-shed is left out: FileNotFoundError" in caplog.text
+    listed = CliRunner().invoke(bridge_app, ["list"]).output
+    assert "shed__weigh" in listed
+    assert "! these toolboxes cannot be opened: Shed (FileNotFoundError: " in listed
+    assert CliRunner().invoke(bridge_app, ["check"]).exit_code == 1
+    (tmp_path / "shed.db").touch()
+    assert "shed__Shed_tidy" in tools(tmp_path, toolboxes={"Shed": {"path": str(tmp_path / "shed.db")}})
+
+
+KEYED = """
+import os
+import llm
+
+def search() -> str:
+    "Search."
+    return "found"
+
+@llm.hookimpl
+def register_tools(register):
+    if os.environ.get("ANVIL_URL"):
+        register(search)
+"""
+
+
+def test_a_plugin_that_registers_tools_only_with_its_variable_gets_it_by_name(
+    shop: Shop, tmp_path: Path
+) -> None:
+    from claw_llm_bridge.commands import bridge_app
+
+    shop.install("llm-tools-keyed", KEYED)
+
+    def found(environ: dict[str, str], *allowed: str) -> list[str]:
+        settings = BridgeSettings.model_validate({"envAllow": allowed})
+        plugins, _ = PluginCatalogue(tmp_path / "state", settings, environ).current()
+        return [line.name for plugin in plugins for line in plugin.tools]
+
+    assert found({"ANVIL_URL": "http://127.0.0.1"}) == []
+    listed = CliRunner().invoke(bridge_app, ["list"]).output
+    assert "! it registers no tools; some plugins do so only when a variable is set" in listed
+    assert "run: claw config set 'plugins.entries.llm-bridge.config.envAllow[]' VARIABLE" in listed
+    assert CliRunner().invoke(bridge_app, ["check"]).exit_code == 0
+    assert found({}, "ANVIL_URL") == []
+    assert found({"ANVIL_URL": "http://127.0.0.1"}, "ANVIL_URL") == ["search"]
+    assert "127.0.0.1" not in (tmp_path / "state" / "catalogue.json").read_text()
+
+
 def test_contributions_are_read_again_only_when_the_environment_changed(things: Shop, tmp_path: Path) -> None:
     first, fresh = catalogue(tmp_path).current()
     second, again = catalogue(tmp_path).current()
