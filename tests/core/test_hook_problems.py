@@ -89,6 +89,12 @@ def test_a_hook_that_returns_a_list_in_some_case_is_sound(body):
     assert hook_problems(module(f"@hookimpl\ndef register_tools(config):\n    {body}")) == []
 
 
+def test_a_module_without_hooks_is_sound_when_other_parts_of_it_are_used():
+    assert hook_problems(module("x = 1"), kinds=("skill",)) == []
+    with pytest.raises(ClawError, match="did you mean register_tools"):
+        hook_problems(module("@hookimpl\ndef register_toolz(config): return []"), kinds=("skill",))
+
+
 def test_a_module_without_hooks_is_an_error():
     with pytest.raises(ClawError, match="implements no hook"):
         hook_problems(module("x = 1"))

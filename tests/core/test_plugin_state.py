@@ -53,6 +53,18 @@ def test_optional_tools_wait_until_an_allow_list_names_them(word):
     assert state(OPTIONAL, {"agents": {"list": [{"id": "a", "tools": {"allow": [word]}}]}})[0] == "loaded"
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"kinds": ["skill"], "skills": ["brew"]},
+        {"kinds": ["mcp-server"], "mcpServers": {"docs": {"url": "https://docs.example"}}},
+    ],
+)
+def test_a_plugin_whose_files_alone_are_used_is_idle_and_says_so(part):
+    assert state(plugin(**part), {}) == ("idle", "its skills and MCP servers are used without its code")
+    assert state(plugin(tools=[{"name": "acme_status"}], **part), {})[0] == "loaded"
+
+
 def test_a_channel_is_used_when_its_section_is_there_and_on():
     assert state(CHANNEL, {}) == ("idle", "channel telegram is not configured")
     assert state(CHANNEL, {"channels": {"telegram": {"token": "x"}}})[0] == "loaded"

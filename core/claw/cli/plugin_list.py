@@ -46,16 +46,11 @@ def show(as_json: bool) -> None:
 
 
 def _draw(found: Sequence[PluginState]) -> None:
-    head, rows = (
-        [t("plugin"), t("version"), t("state"), t("kinds"), t("tools"), t("why")],
-        [*map(_row, found)],
-    )
-    grades = [plugin.grade for plugin in found]
-    if any(grades):  # of a plugin that somebody graded here
-        head.insert(2, t("grade"))
-        rows = [
-            [*row[:2], t(grade) if grade else "", *row[2:]] for row, grade in zip(rows, grades, strict=True)
-        ]
+    head = [t("plugin"), t("version"), t("state"), t("kinds"), t("tools"), t("why")]
+    rows = [*map(_row, found)]
+    if any(grades := [plugin.grade for plugin in found]):  # of a plugin that somebody graded here
+        for row, grade in zip([head, *rows], ["grade", *grades], strict=True):
+            row.insert(2, t(grade) if grade else "")
     table(head, rows, {t(state): colour for state, colour in COLOURS.items()})
 
 
@@ -75,6 +70,7 @@ def plugin_data(state: PluginState) -> dict[str, Any]:
             "channels": list(manifest.channels), "providers": [line.name for line in manifest.providers],
             "tools": [{"name": t.name, "optional": t.optional, "ownerOnly": t.owner_only} for t in manifest.tools],
             "promptSections": list(manifest.prompt_sections), "commands": list(manifest.commands),
+            "skills": list(manifest.skills), "mcpServers": dict(manifest.mcp_servers),
             "requires": list(manifest.requires), "env": list(manifest.env),
             "capabilities": dict(manifest.capabilities),
         }  # fmt: skip

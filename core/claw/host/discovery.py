@@ -95,14 +95,10 @@ def states_of(
     wrong = _section_errors(found, wanted, environ, file, raw, lines or {})
     states = state.decide_states(found, wanted, used, wrong)
     health, now = PluginHealth(home / "plugins"), time.time()
-    failures, sound, none = health.failures(), health.sound, ("", "")
-    if sound or health.grades:
-        states = (
-            *(
-                replace(one, sound=sound.get(one.id, ""), graded=health.grades.get(one.id, none))
-                for one in states
-            ),
-        )
+    failures, sound, graded = health.failures(), health.sound, health.grades
+    if sound or graded:
+        known = [(one, sound.get(one.id, ""), graded.get(one.id, ("", ""))) for one in states]
+        states = (*(replace(one, sound=digest, graded=grade) for one, digest, grade in known),)
     if not failures:
         return states
     return (*state.with_needs([state.with_failures(one, failures.get(one.id, ()), now) for one in states]),)

@@ -202,7 +202,8 @@ class Host:
             module = fetch()
             stage = "register"
             self._manager.register(module, name=plugin)
-            notes = registry.hook_problems(module, self.specified) if isinstance(module, ModuleType) else []
+            kinds, is_module = self._found(plugin).declares.kinds, isinstance(module, ModuleType)
+            notes = registry.hook_problems(module, self.specified, kinds) if is_module else []
             specified = dict.fromkeys(registry.specified_by(module, self.specified), plugin)
             answers_for = partial(self._answers_for, plugin)
             view = self._views[plugin] = self._view(plugin).with_contributions(answers_for)

@@ -25,11 +25,14 @@ API_VERSION = (1, 0)
 Kind = Literal[
     "channel", "provider", "tool", "section", "sandbox", "reviewer", "filter", "observer", "store", "command",
     "middleware", "models", "context", "approver", "service", "turn-log", "session-store", "chat-command", "diagnostic",
+    "skill", "mcp-server",
 ]  # fmt: skip
 KINDS: tuple[str, ...] = get_args(Kind)
 _EVERY_TURN = frozenset({"middleware", "models", "context", "approver", "turn-log", "session-store"})
 _EVERY_TURN |= {"section", "reviewer", "filter", "observer"}
 """Kinds that take part in every turn, so that a plugin with one of them is loaded once it is enabled."""
+WITHOUT_CODE = frozenset({"skill", "mcp-server"})
+"""Kinds that are used while the plugin's code is not loaded."""
 
 Name = Annotated[str, msgspec.Meta(pattern=r"\S")]
 Names = tuple[Name, ...]
@@ -168,9 +171,12 @@ class Manifest(ManifestPart, frozen=True):
     :param tools: its tools. When there are any, these lines are what models and policy see: a tool that only
         the code registers is not offered.
     :param prompt_sections: names; with one of them the plugin is loaded at start.
-    :param skills: names; shown in lists.
+    :param skills: folders ``skills/NAME`` of its package, each with a ``SKILL.md``: agents may open them while the plugin
+        is in use or idle. Its code is not needed for that.
     :param commands: the words behind ``claw`` that run its commands, each with one line for ``claw --help``; ``plugins
         NAME`` is one behind ``claw plugins``, and any other group works the same way. A list of the words alone will do.
+    :param mcp_servers: MCP servers by name, each as in ``mcpServers`` of the config file. An operator must allow each of
+        their tools, and connect to each server once. Its code is not needed for that.
     :param sandboxes: names; shown in lists.
     :param reviewers: names; with one of them the plugin is loaded at start.
     :param filters: names; with one of them the plugin is loaded at start.
@@ -210,6 +216,7 @@ class Manifest(ManifestPart, frozen=True):
     prompt_sections: Names = ()
     skills: Names = ()
     commands: dict[Name, str] | Names = ()
+    mcp_servers: dict[Name, dict[str, Any]] = {}
     sandboxes: Names = ()
     reviewers: Names = ()
     filters: Names = ()

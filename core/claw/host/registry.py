@@ -26,7 +26,7 @@ from claw.contracts.tool import Sandbox, Tool
 from claw.contracts.tool_schema import schema_problem
 from claw.host import hookspecs
 from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, run_bounded
-from claw.host.manifest import Kind, Manifest, ToolDeclaration
+from claw.host.manifest import WITHOUT_CODE, Kind, Manifest, Names, ToolDeclaration
 from claw.i18n import t
 from claw.policy.subjects import ToolFact
 
@@ -347,13 +347,14 @@ _IMPLEMENTS = "claw_impl"
 """The attribute that ``@hookimpl`` leaves on a function (pluggy, "HookimplMarker")."""
 
 
-def hook_problems(module: ModuleType, specified: Iterable[str] = ()) -> list[ClawError]:
+def hook_problems(module: ModuleType, specified: Iterable[str] = (), kinds: Names = ()) -> list[ClawError]:
     """Return an error for each hook of a plugin's module that nobody asks.
 
     A marked name that is near to no known hook may be one of a plugin that is not loaded.
 
     :param specified: the hooks that plugins specify.
-    :raises ClawError: it has no hook that anybody asks.
+    :param kinds: of its manifest; with one of ``WITHOUT_CODE`` it needs no hook.
+    :raises ClawError: it has no hook that anybody asks, and needs one.
     """
     known = {*HOOKS, "register_commands", *specified}
     marked, unmarked = dict[str, Any](), list[str]()
@@ -371,7 +372,11 @@ def hook_problems(module: ModuleType, specified: Iterable[str] = ()) -> list[Cla
         *(("its hook {name} returns nothing: it must return a list", name) for name in empty),
     ]
     problems = [ClawError(why, fix=fix, name=name, near=misspelt.get(name, "")) for why, name in found]
-    if hasattr(module, "hookspecs") or len(marked) > len(misspelt):
+    if (
+        hasattr(module, "hookspecs")
+        or len(marked) > len(misspelt)
+        or (WITHOUT_CODE & {*kinds} and not problems)
+    ):
         return problems
     nothing = ClawError("its package {package} implements no hook", fix=fix, package=module.__name__)
     raise (problems or [nothing])[0]

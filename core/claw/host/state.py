@@ -16,7 +16,7 @@ from claw.config.summary import ANY_ENDPOINT, ConfigOutline, install_hint
 from claw.contracts.diagnostics import BLOCKED, DISABLED, IDLE, INCOMPATIBLE, LOADED, QUARANTINED, UNTRIED
 from claw.contracts.errors import ConfigError, PluginError
 from claw.host.health import NOTED, LoadFailure, files_digest
-from claw.host.manifest import API_VERSION, InstalledPlugin, Manifest, api_matches, providers_of
+from claw.host.manifest import API_VERSION, WITHOUT_CODE, InstalledPlugin, Manifest, api_matches, providers_of
 from claw.i18n import add_translations, t
 from claw.policy.catalog import CORE_TOOLS, PLUGINS_GROUP, is_pattern
 
@@ -269,6 +269,8 @@ def _why_idle(manifest: Manifest) -> str:
         return t("no model of {name} is in use", name=names)
     if "tool" in manifest.kinds:
         return t("it has no settings and no allow list includes it")
+    if WITHOUT_CODE & {*manifest.kinds}:
+        return t("its skills and MCP servers are used without its code")
     if manifest.commands:
         return t("it is loaded when one of its commands is used")
     return t("nothing uses it") if manifest.kinds else t("its manifest lists nothing that claw uses")

@@ -12,6 +12,7 @@ import typer
 from claw import t
 
 from claw_author.project import Project, development_environment, find
+from claw_author.registrations import shipped_parts
 
 
 def dev(
@@ -73,6 +74,8 @@ def _digest(project: Project) -> str:
     found = hashlib.sha256()
     for name, text in project.modules():
         found.update(f"{name}\0{text}\0".encode("utf-8", "replace"))
+    if project.has_manifest:
+        found.update("\0".join(shipped_parts(project.manifest.parent)["skills"]).encode("utf-8", "replace"))
     if project.has_manifest and project.manifest.is_file():
         found.update(project.manifest.read_bytes())
     return found.hexdigest()

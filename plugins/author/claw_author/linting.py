@@ -12,7 +12,7 @@ from claw.testing import tool_faults
 KINDS = {
     "channel": "channels", "provider": "providers", "tool": "tools", "section": "prompt_sections",
     "sandbox": "sandboxes", "reviewer": "reviewers", "filter": "filters", "observer": "observers", "store": "stores",
-    "command": "commands",
+    "command": "commands", "skill": "skills", "mcp-server": "mcp_servers",
 }  # fmt: skip
 _ID = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")

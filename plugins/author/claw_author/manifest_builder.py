@@ -8,7 +8,7 @@ import msgspec
 from claw import t
 from claw.runtime import ChannelDeclaration, Manifest, ProviderDeclaration, ToolDeclaration
 
-BY_HAND = ("name", "description", "api", "skills", "requires", "env", "capabilities", "schema")
+BY_HAND = ("name", "description", "api", "mcp_servers", "requires", "env", "capabilities", "schema")
 ANY_ENDPOINT = "*"
 
 

@@ -21,6 +21,8 @@ from claw.runtime import HOOKS, check_answers, hook_problems, tool_line
 from claw.testing import contributed, plugin_config
 from claw_config_sdk import section_schema
 
+from claw_author.project import MANIFEST
+
 SECONDS = 60
 Problem = tuple[str, dict[str, Any]]
 """An English template and its values; the caller formats it in the language in use."""
@@ -128,7 +130,12 @@ def collect_registrations(package: str, plugin: str) -> dict[str, Any]:
     answers = contributed(SimpleNamespace(**hooks), config)  # type: ignore[arg-type]  it quacks
     wrong |= {hook: problem for hook, things in answers.items() if (problem := _wrong_answer(hook, things))}
     answers = {hook: things for hook, things in answers.items() if hook not in wrong}
-    problems = [*_problems(module), *wrong.values(), *_given_twice(answers.get("register_tools", ()))]
+    shipped = shipped_parts(Path(module.__file__ or "").parent)
+    without_code = [
+        kind for kind, field in (("skill", "skills"), ("mcp-server", "mcpServers")) if shipped[field]
+    ]
+    given_twice = _given_twice(answers.get("register_tools", ()))
+    problems = [*_problems(module, without_code), *wrong.values(), *given_twice]
     fields: dict[str, Any] = {"id": plugin, "problems": problems}
     kinds = [one.kind for hook, one in HOOKS.items() if hook in answers]
     fields["tools"] = [tool_line(tool) for tool in answers.get("register_tools", ())]
@@ -138,16 +145,29 @@ def collect_registrations(package: str, plugin: str) -> dict[str, Any]:
         fields[_camel(field)] = [_name(thing) for thing in answers.get(hook, ())]
     if commands := _commands(module):
         kinds.append("command")
-    fields |= {"kinds": kinds, "commands": commands}
+    fields |= {"kinds": [*kinds, *without_code], "commands": commands, "skills": shipped["skills"]}
     if schema := config.schema:
         fields["configSchema"] = schema
     return fields
 
 
-def _problems(module: Any) -> list[Problem]:
+def shipped_parts(package: Path) -> dict[str, Any]:
+    """Return the parts of a package that are used without its code: ``skills``, the names of its folders with a
+    ``SKILL.md``, and ``mcpServers``, as its manifest has them.
+    """
+    skills = sorted(file.parent.name for file in package.glob("skills/*/SKILL.md"))
+    try:
+        manifest = json.loads((package / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        manifest = {}
+    servers = manifest.get("mcpServers") if isinstance(manifest, dict) else None
+    return {"skills": skills, "mcpServers": servers or {}}
+
+
+def _problems(module: Any, kinds: Sequence[str]) -> list[Problem]:
     """Return what is wrong with the hooks of the package."""
     try:
-        found = hook_problems(module)
+        found = hook_problems(module, kinds=(*kinds,))
     except ClawError as why:
         found = [why]
     return [(template, values) for template, _, values in (one.parts for one in found)]

@@ -1,6 +1,7 @@
 """``claw skills``: the skills of an agent, their sources, and why others are unavailable."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +9,7 @@ import typer
 from claw import t
 from claw.runtime import document, escape_controls, load_setup
 
+from claw_skills.plugin_skills import shipped_folders
 from claw_skills.prompt_section import key_is_set, usable
 from claw_skills.settings import SkillSettings
 from claw_skills.skill_index import FoundSkill, SkillIndex
@@ -32,10 +34,11 @@ def check(agent: AgentId = "", as_json: AsJson = False) -> None:
 
 
 def _rows(agent_id: str) -> list[dict[str, Any]]:
-    config = load_setup().config
+    setup = load_setup()
+    config, of_plugins = setup.config, partial(shipped_folders, setup.plugin_states)
     agent = config.agent(agent_id)
     workspace = agent.workspace if agent.has_configured_workspace else Path.cwd()
-    found = SkillIndex(os.environ, key_is_set(config.settings)).find(agent, workspace)
+    found = SkillIndex(os.environ, key_is_set(config.settings), of_plugins).find(agent, workspace)
     listed = {skill.name for skill in usable(found, agent.section("skills", SkillSettings))}
     return [_row(one, one.skill.name in listed, agent.section("skills", SkillSettings)) for one in found]
 

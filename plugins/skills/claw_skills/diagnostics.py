@@ -1,26 +1,37 @@
 """The check of ``agents.skills`` in the config file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from claw import DiagnosticContext, Finding, nearest, t
 from claw.runtime import Setup, split_key, value_at
 
 from claw_skills.settings import SkillSettings
-from claw_skills.skill_index import SkillIndex, skill_folders
+from claw_skills.skill_index import SkillFolder, SkillIndex, SkillSource, skill_folders
 
 
 class SkillDiagnostic:
-    """The diagnostic of this plugin: it judges the file alone."""
+    """The diagnostic of this plugin.
+
+    :param of_plugins: returns the folders of skills that plugins ship.
+    """
 
     name = "skills"
 
-    def __init__(self, index: SkillIndex) -> None:
-        self._index = index
+    def __init__(self, index: SkillIndex, of_plugins: Callable[[], Sequence[SkillFolder]] = tuple) -> None:
+        self._index, self._of_plugins = index, of_plugins
 
-    def check(self, context: DiagnosticContext) -> Sequence[Finding]:
-        """Return nothing: all that can be wrong is in the file."""
-        return ()
+    def check(self, context: DiagnosticContext) -> Iterator[Finding]:
+        """Find skills that the manifest of a plugin lists and that cannot be read in its package."""
+        for place in self._of_plugins():
+            there = {skill.file.parent.name for skill in SkillSource(place).find()}
+            if missing := [name for name in place.names or () if name not in there]:
+                why = t(
+                    "its manifest lists skills that its package does not have: {names}",
+                    names=", ".join(missing),
+                )
+                fix = t("its author must add the folder skills to the package, or run claw plugins build")
+                yield Finding(place.name.partition(":")[2], "skill", why, fix)
 
     def check_config(self, setup: Setup) -> Iterator[Finding]:
         """Find skills and folders that settings of an agent name and that are not there."""

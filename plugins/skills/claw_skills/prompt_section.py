@@ -9,7 +9,7 @@ from claw import PromptFacts, PromptSection
 
 from claw_skills.settings import SkillSettings
 from claw_skills.skill import Skill
-from claw_skills.skill_index import FoundSkill, SkillIndex
+from claw_skills.skill_index import WORKSPACE, FoundSkill, SkillFolder, SkillIndex
 
 
 class SkillCatalogue:
@@ -41,7 +41,7 @@ class SkillCatalogue:
         skills = self._found.pop(agent.id, None)
         if skills is None:
             skills = usable(self._index.find(agent, None), agent.section("skills", SkillSettings))
-        return tuple(skill.file.parent for skill in skills if skill.source != "workspace")
+        return tuple(skill.file.parent for skill in skills if skill.source != WORKSPACE)
 
 
 def usable(found: Sequence[FoundSkill], settings: Any) -> tuple[Skill, ...]:
@@ -83,12 +83,17 @@ def catalogue(skills: Sequence[Skill], most_chars: int) -> str:
     )
 
 
-def skills_section(environ: Mapping[str, str], settings: Any = None) -> PromptSection:
+def skills_section(
+    environ: Mapping[str, str],
+    settings: Any = None,
+    of_plugins: Callable[[], Sequence[SkillFolder]] = tuple,
+) -> PromptSection:
     """Return the prompt section.
 
     :param settings: the whole config, for skills that require a key.
+    :param of_plugins: returns the folders of skills that plugins ship.
     """
-    section = SkillCatalogue(SkillIndex(environ, key_is_set(settings)))
+    section = SkillCatalogue(SkillIndex(environ, key_is_set(settings), of_plugins))
     return PromptSection("Skills", 70, section.render, readable=section.readable)
 
 

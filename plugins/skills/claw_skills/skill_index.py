@@ -7,8 +7,9 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from claw_skills.settings import SkillSettings
 from claw_skills.skill import Machine, Skill, obstacle, parse_skill
 
 MOST_OF_A_SOURCE = 200
+WORKSPACE = "workspace"
+"""The name of a folder of skills in an agent's workspace."""
 _READ_BYTES = 262_144
 _SETTLED_SECONDS = (
     0.05  # file systems have millisecond timestamps: a file changed just now may change again unseen
@@ -28,12 +31,16 @@ _Stat = tuple[int, int, int] | None
 class SkillFolder:
     """A folder of skill folders.
 
-    :param inside: the workspace that it belongs to; None for a folder of the operator's.
+    :param name: the kind of location, as lists show it.
+    :param inside: the workspace or the plugin's package that it belongs to, which no link may leave; None for a folder of
+        the operator's.
+    :param names: the skill folders that count; None = all.
     """
 
     name: str
     folder: Path
     inside: Path | None = None
+    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,7 @@ def skill_folders(agent: Any, workspace: Path | None, environ: Mapping[str, str]
         spread = os.path.join(people, extra[2:]) if extra.startswith("~/") and people else extra
         places.append(SkillFolder("extra", home / spread))
     if workspace is not None:
-        own = [SkillFolder("workspace", workspace / name, workspace) for name in ("skills", ".agents/skills")]
+        own = [SkillFolder(WORKSPACE, workspace / name, workspace) for name in ("skills", ".agents/skills")]
         places = own + places
     return tuple(places)
 
@@ -86,7 +93,9 @@ class SkillSource:
 
     def _read(self, root: _Stat) -> None:
         """Read all skills. Take the times first, so that a change while reading is noticed at the next call."""
-        self._children = _folders(self._place.folder) if root else ()
+        names = self._place.names
+        children = _folders(self._place.folder) if root else ()
+        self._children = tuple(child for child in children if names is None or child in names)
         stats = tuple(map(_stat, self._files()))
         newest = max((stat[0] for stat in (root, *stats) if stat), default=0)
         self._settled = time.time() - newest / 1e9 > _SETTLED_SECONDS
@@ -96,9 +105,7 @@ class SkillSource:
         self._skills = tuple(skill for skill in skills if skill)
 
     def _skill(self, file: Path) -> Skill | None:
-        """Read a skill; None when it is unreadable, or a link that leads out of the workspace it belongs
-        to.
-        """
+        """Read a skill; None when it is unreadable, or a link that leads out of the place it belongs to."""
         inside = self._place.inside
         try:
             real = file.resolve(strict=True)
@@ -108,7 +115,8 @@ class SkillSource:
                 text = opened.read(_READ_BYTES).decode("utf-8", "replace")
         except OSError:
             return None
-        shown = str(real) if inside is None else f"./{file.relative_to(inside).as_posix()}"
+        is_own = inside is not None and self._place.name == WORKSPACE
+        shown = f"./{file.relative_to(inside).as_posix()}" if inside and is_own else str(real)
         return replace(
             parse_skill(text, file.parent.name), location=shown, file=real, source=self._place.name
         )
@@ -118,9 +126,16 @@ class SkillIndex:
     """The skills of all agents.
 
     :param is_set: dotted config key → whether it has a value.
+    :param of_plugins: returns the folders that plugins ship; called once, when skills are first looked for.
     """
 
-    def __init__(self, environ: Mapping[str, str], is_set: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        is_set: Callable[[str], bool],
+        of_plugins: Callable[[], Sequence[SkillFolder]] = tuple,
+    ) -> None:
+        self._of_plugins = of_plugins
         self._environ = environ
         self._sources: dict[SkillFolder, SkillSource] = {}
         self._known: dict[Any, tuple[Any, tuple[FoundSkill, ...]]] = {}
@@ -132,7 +147,7 @@ class SkillIndex:
         """Return the agent's skills, each name once, by name. The same object as before when nothing
         changed.
         """
-        places = skill_folders(agent, workspace, self._environ)
+        places = (*skill_folders(agent, workspace, self._environ), *self._shipped)
         found = tuple(self._sources.setdefault(place, SkillSource(place)).find() for place in places)
         asks_for_programs = any(
             skill.gates.bins or skill.gates.any_bins for source in found for skill in source
@@ -144,6 +159,10 @@ class SkillIndex:
             known = state, self._unique_skills(found, agent.section("skills", SkillSettings))
             self._known[key] = known
         return known[1]
+
+    @cached_property
+    def _shipped(self) -> tuple[SkillFolder, ...]:
+        return tuple(self._of_plugins())
 
     def _unique_skills(self, found: tuple[tuple[Skill, ...], ...], settings: Any) -> tuple[FoundSkill, ...]:
         by_name: dict[str, Skill] = {}

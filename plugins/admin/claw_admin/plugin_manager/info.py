@@ -20,7 +20,10 @@ from claw.runtime import (
 
 from claw_admin.doctor.hooks import loaded_plugins
 
-_LABELS = {"mend": "fix", "promptSections": "prompt sections", "env": "environment variables"}
+_LABELS = {
+    "mend": "fix", "promptSections": "prompt sections", "env": "environment variables", "mcpServers": "MCP servers",
+    "skills": "skills",
+}  # fmt: skip
 """The words for people, of the keys of the document that are no such words."""
 
 
