@@ -14,11 +14,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from claw import i18n
-from claw.agent.chat_commands import ChatCommands
 from claw.agent.loop import Emit
 from claw.agent.models import models_of_agent
 from claw.agent.providers import GuardedProvider, apply_middleware
-from claw.agent.routing import LOCAL_SENDER, admit
+from claw.agent.routing import admit
 from claw.agent.session_queue import SessionQueues
 from claw.agent.tool_gate import ToolGate
 from claw.agent.turn import take_turn
@@ -30,10 +29,10 @@ from claw.config.plugin_view import PluginConfig
 from claw.config.source import CONFIG_FILE_NAMES, ConfigSource, find_config, read_config
 from claw.config.summary import outline_config
 from claw.config.values import Secret
-from claw.contracts.channel import Channel
+from claw.contracts.channel import Channel, ChatCommand
 from claw.contracts.errors import ClawError, PluginError, UsageError
 from claw.contracts.events import ignore_event
-from claw.contracts.messages import Address, Inbound, Outbound, Receipt
+from claw.contracts.messages import Inbound, Outbound, Receipt
 from claw.contracts.provider import ModelRef, Provider
 from claw.contracts.text import to_json
 from claw.contracts.tool import ToolResult
@@ -46,12 +45,7 @@ from claw.host.isolation import DEFAULT_TIMEOUTS, Timeouts, describe_exception, 
 from claw.host.manager import Host
 from claw.host.manifest import InstalledPlugin
 from claw.host.registry import BUILTIN, Contribution, HookRules, Registry, file_warnings
-from claw.host.state import (
-    PluginState,
-    choose_default_model,
-    config_key_errors,
-    declared_tools,
-)
+from claw.host.state import PluginState, choose_default_model, config_key_errors, declared_tools
 from claw.host.worker import PluginWorker, within
 from claw.i18n import t
 from claw.policy.engine import judge_tools
@@ -66,6 +60,8 @@ from claw.storage.files import SYSTEM_DISK, Disk
 from claw.storage.overrides import Overrides
 from claw.storage.sessions import MemorySessionStore, Sessions
 from claw.storage.turn_log import NoTurnLog, is_repeat
+
+_DEFAULT = TurnOptions()
 
 
 @dataclass(frozen=True)
@@ -194,7 +190,6 @@ class App:
             self.keep_channels = keep
             self.registry = replace(self.registry, channels=keep(before, self))
         self.runtime: Runtime = self._attach_approver(self._make_runtime(before))
-        self.chat_commands = ChatCommands(self.host, self._worker, self.log)
         self._log_findings()
 
     @property
@@ -264,15 +259,10 @@ class App:
         self._task_failed("", describe_exception(why) if why else str(context.get("message")))
 
     def _task_failed(self, plugin: str, why: str) -> None:
-        failed = t("a task of plugin {id} failed: {why}", id=plugin, why=why)
-        self.log(failed if plugin else t("an abandoned task failed: {why}", why=why))
+        template = "a task of plugin {id} failed: {why}" if plugin else "an abandoned task failed: {why}"
+        self.log(t(template, id=plugin, why=why))
 
-    async def handle(
-        self,
-        inbound: Inbound,
-        emit: Emit,
-        options: TurnOptions = TurnOptions(),  # noqa: B008
-    ) -> Outbound | None:
+    async def handle(self, inbound: Inbound, emit: Emit, options: TurnOptions = _DEFAULT) -> Outbound | None:
         """Handle one message and return the reply; None also for a message that was handled before.
 
         :raises ClawError: the turn failed.
@@ -291,7 +281,7 @@ class App:
             raise UsageError("there is no channel {name}", name=outbound.address.channel)
         return await channel.send(outbound)
 
-    async def resolve_turn(self, inbound: Inbound, options: TurnOptions = TurnOptions()) -> TurnContext:  # noqa: B008 - frozen
+    async def resolve_turn(self, inbound: Inbound, options: TurnOptions = _DEFAULT) -> TurnContext:
         """Return the context of the turn of this message: its rulings and prompt, without a model call."""
         paired = paired_people(self._database, inbound.address.channel, inbound.address.account)
         route = admit(inbound, self.config, options.agent, options.session, paired)
@@ -347,11 +337,22 @@ class App:
             await within(seconds, ending, self.timeouts.grace_seconds)
 
     def _view(self, plugin: str) -> PluginConfig:
-        folder = self.config.home / "plugins" / plugin
-        process = self._database, self._clock, self.redact.add_values
-        view = PluginConfig(self.config, plugin, self._network.client, folder, *process)
-        view.chat_menu = lambda: self.chat_commands.menu()  # noqa: PLW0108 - the commands are not there yet
+        given = self.config.home / "plugins" / plugin, self._database, self._clock, self.redact.add_values
+        view = PluginConfig(self.config, plugin, self._network.client, *given)
+        view.chat_menu = self.chat_menu
         return view
+
+    @cached_property
+    def chat_commands(self) -> Mapping[str, Contribution[ChatCommand]]:
+        """The chat commands by name, in order; core's names come first. The first look loads plugins and blocks."""
+        self.host.on_demand("register_chat_commands")
+        found = self.host.by_name("register_chat_commands", lambda one: f"/{one.name}")
+        return {one.value.name: one for one in found.values()}
+
+    def chat_menu(self) -> tuple[tuple[str, str, str], ...]:
+        """Return name, summary in the language in use, and arguments of each chat command; it may block."""
+        commands = (one.value for one in self.chat_commands.values())
+        return tuple((each.name, t(each.summary), getattr(each, "usage", "")) for each in commands)
 
     def _attach_approver(self, runtime: Runtime) -> Runtime:
         """Show the approver the runtime, if it wants it; one that fails is quarantined, and every request refused."""
@@ -407,11 +408,6 @@ class App:
         pairs.sort(key=lambda pair: pair[1].plugin is not None)
         tools, facts = tuple(tool for tool, _ in pairs), tuple(fact for _, fact in pairs)
         return replace(registry, tools=tools, facts=facts)
-
-
-def terminal_message(text: str, message_id: str = "") -> Inbound:
-    """Return a message of the person at this terminal: the owner, in a direct chat."""
-    return Inbound(Address(TERMINAL, "local"), text, LOCAL_SENDER, message_id=message_id, mentions_us=True)
 
 
 _FOLDERS = frozenset({"PWD", "OLDPWD"})  # working folders of a shell, not passwords

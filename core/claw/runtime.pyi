@@ -1,11 +1,6 @@
 """The public names of claw.runtime and their modules, one name a line: for type checkers, and for ``runtime.py``."""
 
 # A running claw and its turns: services, engines, commands
-from claw.agent.chat_commands import (
-    Conversation as Conversation,
-    FunctionCommand as FunctionCommand,
-    run_chat_command as run_chat_command,
-)
 from claw.agent.context import (
     OMITTED as OMITTED,
     PROMPT_SHARE as PROMPT_SHARE,
@@ -33,6 +28,7 @@ from claw.agent.routing import (
     Route as Route,
     parse_key as parse_key,
     route_message as route_message,
+    terminal_message as terminal_message,
 )
 from claw.agent.session_queue import (
     SessionQueues as SessionQueues,
@@ -49,7 +45,9 @@ from claw.agent.turn_context import (
     Runtime as Runtime,
     TurnContext as TurnContext,
     TurnOptions as TurnOptions,
+    choose_model as choose_model,
     fence_of as fence_of,
+    find_model as find_model,
     resolve_turn as resolve_turn,
 )
 from claw.app import (
@@ -57,10 +55,14 @@ from claw.app import (
     Setup as Setup,
     command_host as command_host,
     load_setup as load_setup,
-    terminal_message as terminal_message,
 )
 
 # Command lines: one JSON document, tables, options that several commands share
+from claw.cli.chat import (
+    AnswerPrinter as AnswerPrinter,
+    open_chat as open_chat,
+    turn_options as turn_options,
+)
 from claw.cli.errors import (
     TERMINATION as TERMINATION,
     report_error as report_error,
@@ -149,6 +151,7 @@ from claw.config.values import (
 from claw.contracts.channel import (
     OPERATOR_ONLY as OPERATOR_ONLY,
     WAITS_FOR_REPLY as WAITS_FOR_REPLY,
+    FunctionCommand as FunctionCommand,
 )
 from claw.contracts.diagnostics import (
     BLOCKED as BLOCKED,
@@ -397,6 +400,7 @@ from claw.storage.history import (
     BaseSession as BaseSession,
 )
 from claw.storage.overrides import (
+    Override as Override,
     Overrides as Overrides,
 )
 from claw.storage.provenance import (

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Iterable
-from typing import TextIO
+from typing import Any, TextIO
 
 from claw import (
     Channel,
@@ -18,8 +18,7 @@ from claw import (
     hookimpl,
     inbound_context,
 )
-from claw.agent.chat_commands import CORE_COMMANDS
-from claw.contracts.channel import OPERATOR_ONLY
+from claw.contracts.channel import OPERATOR_ONLY, FunctionCommand
 from claw.contracts.prompt import FULL, MINIMAL, NONE
 
 
@@ -59,7 +58,20 @@ def register_channels(config: PluginConfig) -> Iterable[Channel]:
 @hookimpl
 def register_chat_commands(config: PluginConfig) -> Iterable[ChatCommand]:
     """Contribute ``/help`` and ``/stop``."""
-    return CORE_COMMANDS
+    return [
+        FunctionCommand("help", "show these commands", _help, position=0),
+        FunctionCommand("stop", "stop the running turn", _stop, position=12),
+    ]
+
+
+async def _help(arguments: str, conversation: Any) -> str:
+    rows = await conversation.commands()
+    return "\n".join(f"{f'/{name} {usage}'.strip()} — {summary}" for name, summary, usage in rows)
+
+
+async def _stop(arguments: str, conversation: Any) -> str:
+    stopped: str = await conversation.stop()
+    return stopped
 
 
 @hookimpl

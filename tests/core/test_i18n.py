@@ -231,10 +231,10 @@ async def test_the_menu_of_telegram_is_in_the_language_in_use() -> None:
     from claw_telegram.menu import menu_of
 
     async with Harness(FakeProvider()) as harness:
-        commands = harness.app.chat_commands
+        app = harness.app
         i18n.use_language("zh")
         try:
-            shown = menu_of(commands.menu())
+            shown = menu_of(app.chat_menu())
         finally:
             i18n.use_language("en")
     assert {"command": "stop", "description": "停止正在运行的回合"} in shown

@@ -16,13 +16,14 @@ from typing import Any
 from uuid import uuid4
 
 from claw.agent.turn_context import TurnOptions
-from claw.app import App, load_setup, terminal_message
+from claw.app import App, load_setup
 from claw.contracts.errors import ClawError
 from claw.contracts.provider import Request
 from claw.contracts.transcript import Assistant, ToolResultMessage
 from claw.host.hookspecs import hookimpl
 from claw.host.isolation import Timeouts, reserved_stdout
 from claw.host.manifest import find_plugin
+from claw.runtime import terminal_message
 from claw.testing import FakeChannel, FakeProvider, FakeTool, calls, says, standard_plugins
 from claw_gateway.supervisor import ChannelServer
 

@@ -124,7 +124,8 @@ MANIFEST = {
 async def turns(work: Path) -> dict[str, Any]:
     """Run the turns that try each guard; return the answers by name."""
     from claw.agent.turn_context import TurnOptions
-    from claw.app import App, load_setup, terminal_message
+    from claw.app import App, load_setup
+    from claw.runtime import terminal_message
 
     async def ignore(event: object) -> None: ...
 

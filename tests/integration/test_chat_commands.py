@@ -14,10 +14,8 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 from claw import Decision, hookimpl, i18n as words
-from claw.agent.chat_commands import Conversation, run_chat_command
 from claw.agent.routing import admit
 from claw.agent.turn_context import TurnOptions
-from claw.cli.chat import TerminalConversation
 from claw.cli.main import app as command_line
 from claw.config.agents import Thinking
 from claw.contracts.errors import ClawError
@@ -26,8 +24,10 @@ from claw.host.calls import Review
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 from claw_approvals.question import VERDICTS
 from claw_channel_sdk import PendingApproval
+from claw_channel_sdk.chat_commands import Conversation, run_chat_command
 from claw_gateway.chat_commands import QUEUE_MODES
 from claw_models.chat_commands import THINKING_LEVELS
+from claw_terminal.command import TerminalConversation
 from typer.testing import CliRunner
 
 TWO = {
@@ -40,7 +40,7 @@ CHAT = {"channels": {"acme": {"allowFrom": ["u1", "u2"], "groups": {"g1": {}}}},
 
 def said(harness: Harness, line: str, sender: str = "", group: bool = False) -> Conversation:
     """The conversation behind a line: of the terminal, or of a person of the channel acme."""
-    from claw.app import terminal_message
+    from claw.runtime import terminal_message
 
     if not sender:
         return TerminalConversation(harness.app, terminal_message(line), TurnOptions())
@@ -49,7 +49,7 @@ def said(harness: Harness, line: str, sender: str = "", group: bool = False) -> 
     inbound = Inbound(address, line, Sender(sender), chat_type=chat, mentions_us=True)
     route = admit(inbound, harness.app.config)
     assert route, "this person may talk"
-    return Conversation(harness.app.runtime, harness.app.chat_commands, inbound, route)
+    return Conversation(harness.app, inbound, route)
 
 
 async def type_in(harness: Harness, line: str, **who: Any) -> str | None:
@@ -115,7 +115,7 @@ async def test_a_misspelt_command_gets_the_nearest_one() -> None:
 async def test_help_names_every_command_with_its_words() -> None:
     async with Harness(FakeProvider()) as harness:
         lines = (await type_in(harness, "/help") or "").splitlines()
-        commands = harness.app.chat_commands.load()
+        commands = harness.app.chat_commands
     assert [line.split()[0] for line in lines] == [f"/{name}" for name in commands]
     assert list(commands) == ALL
     chinese = set(words.translations("zh"))

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 from claw import ClawError, hookimpl
-from claw.agent.chat_commands import run_chat_command
 from claw.agent.turn_context import TurnOptions
-from claw.app import App, load_setup, terminal_message
-from claw.cli.chat import TerminalConversation
+from claw.app import App, load_setup
 from claw.config.summary import plugins_that_bring
 from claw.host.isolation import Timeouts
-from claw.runtime import Conversation, FunctionCommand
+from claw.runtime import FunctionCommand, terminal_message
 from claw.testing import FakeChannel, FakeProvider, Harness, says, standard_plugins
+from claw_channel_sdk import Conversation
+from claw_channel_sdk.chat_commands import run_chat_command
+from claw_terminal.command import TerminalConversation
 from integration.test_chat_commands import type_in
 from integration.test_serving import Channels
 from msgspec.structs import replace as msgspec_replace
@@ -235,7 +236,7 @@ async def test_a_command_whose_plugin_is_not_in_use_says_which_one_provides_it(
     (tmp_path / "config.yaml").write_text(f"plugins: {{entries: {{{plugin}: {{enabled: false}}}}}}")
     app, _ = app_of(tmp_path, {})
     async with app:
-        if name in app.chat_commands.load():
+        if name in app.chat_commands:
             pytest.skip("another plugin brings it until its owner does")
         answer = await run_chat_command(f"/{name}", terminal(app, "")) or ""
         assert await run_chat_command(f"/{name} something", terminal(app, "")) == answer

@@ -2,14 +2,14 @@
 
 import pytest
 from claw import UsageError
-from claw.agent.chat_commands import run_chat_command
 from claw.agent.turn_context import TurnOptions
-from claw.app import terminal_message
-from claw.cli.chat import TerminalConversation
 from claw.contracts.errors import ProviderError
 from claw.contracts.provider import Credential
+from claw.runtime import terminal_message
 from claw.testing import FakeProvider, Harness, says
+from claw_channel_sdk.chat_commands import run_chat_command
 from claw_models.key_choice import split_key
+from claw_terminal.command import TerminalConversation
 
 KEYS = [Credential(name, f"sk-{name}") for name in ("home", "work")]
 ALIAS = {"models": {"aliases": {"quick": "fake/small"}}}

@@ -442,10 +442,10 @@ async def test_half_a_compaction_on_disk_is_no_compaction(tmp_path):
 
 
 async def command(harness, line):
-    from claw.agent import chat_commands
     from claw.agent.turn_context import TurnOptions
-    from claw.app import terminal_message
-    from claw.cli.chat import TerminalConversation
+    from claw.runtime import terminal_message
+    from claw_channel_sdk import chat_commands
+    from claw_terminal.command import TerminalConversation
 
     return await chat_commands.run_chat_command(
         line, TerminalConversation(harness.app, terminal_message(line), TurnOptions())

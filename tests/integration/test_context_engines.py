@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 from claw import hookimpl
-from claw.agent.chat_commands import run_chat_command
 from claw.agent.turn_context import TurnOptions
-from claw.app import terminal_message
-from claw.cli.chat import TerminalConversation
 from claw.contracts.errors import ClawError, PluginError, ProviderError
 from claw.contracts.events import Notice
 from claw.contracts.transcript import ToolResultMessage, User, pair
 from claw.host.isolation import Timeouts
+from claw.runtime import terminal_message
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
+from claw_channel_sdk.chat_commands import run_chat_command
 from claw_context.chat_commands import compact_conversation
+from claw_terminal.command import TerminalConversation
 
 ALONE = {"plugins": {"entries": {"context": {"enabled": False}}}}
 """A claw without the plugin claw-context."""

@@ -10,11 +10,11 @@ from claw.agent.context import RunningTurn
 from claw.agent.routing import admit
 from claw.agent.tool_gate import ToolGate
 from claw.agent.turn_context import TurnOptions, resolve_turn
-from claw.app import terminal_message
 from claw.contracts.errors import ProviderError
 from claw.contracts.events import Notice
 from claw.contracts.provider import Finished
 from claw.contracts.transcript import Assistant, Text, ToolCall, ToolResultMessage, User, estimate_tokens
+from claw.runtime import terminal_message
 from claw.storage.records import SUMMARY
 from claw.testing import FakeProvider, Harness, says
 from claw_context import instructions

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from claw.agent.turn_context import TurnOptions
-from claw.app import App, load_setup, terminal_message
+from claw.app import App, load_setup
 from claw.contracts.errors import PluginError
 from claw.host.health import CRASHED, LoadFailure, PluginHealth, files_digest
 from claw.host.manifest import find_plugin
+from claw.runtime import terminal_message
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says, standard_plugins
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw.cli.chat import TerminalScreen
 from claw.contracts.events import (
     Event,
     Notice,
@@ -23,6 +22,7 @@ from claw.contracts.messages import MessageContext, QuotedMessage, Sender
 from claw.contracts.tool import ToolResult
 from claw.contracts.transcript import ToolCall
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, says
+from claw_terminal.screen import TerminalScreen
 
 OWNED: dict[str, Any] = {"channels": {"fake": {"allowFrom": ["u1"]}}, "owners": ["fake:u1"]}
 

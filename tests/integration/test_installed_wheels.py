@@ -150,6 +150,7 @@ def test_a_missing_chat_command_names_its_package(line: str, name: str, small: E
     )
     done = small.claw("chat", line)
     assert name in done.stdout + done.stderr
+    assert "claw-terminal" in done.stderr
 
 
 # Third-party packages in the places of ours

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 from claw import ConfigError
-from claw.agent.chat_commands import Conversation
 from claw.agent.routing import admit
-from claw.app import terminal_message
+from claw.runtime import terminal_message
 from claw.testing import FakeProvider, FakeTool, Harness, says
+from claw_channel_sdk.chat_commands import Conversation
 from claw_sessions.chat_commands import status_of
 
 PRINTED = '<tool_call>{"name": "peek", "arguments": {}}</tool_call>'
@@ -45,7 +45,7 @@ async def test_without_budgets_a_conversation_has_no_line_of_its_cost() -> None:
         route = admit(inbound, harness.app.config)
         assert route
         app = harness.app
-        lines = await status_of(Conversation(app.runtime, app.chat_commands, inbound, route))
+        lines = await status_of(Conversation(app, inbound, route))
 
     assert "cost" not in lines
     assert lines["model"] == "fake/m1"

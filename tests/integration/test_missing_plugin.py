@@ -73,6 +73,7 @@ ABSENT = {
     "claw-sessions": _typed("sessions", "list"),
     "claw-skills": _typed("skills", "list"),
     "claw-telegram": _typed("config", "validate", channels={"telegram": {"token": "1:x"}}),
+    "claw-terminal": _typed("chat", "/status"),
     "claw-tools-std": _typed("tools", "explain", "read"),
 }
 """For each plugin: a use of it that must be answered with the name of the package."""

@@ -1,13 +1,13 @@
 """A model that a person named answers, or nobody does: another one takes over only while its service is busy."""
 
 import pytest
-from claw.agent.chat_commands import run_chat_command
 from claw.agent.turn_context import TurnOptions
-from claw.app import terminal_message
-from claw.cli.chat import TerminalConversation
 from claw.contracts.errors import ProviderError, UsageError
+from claw.runtime import terminal_message
 from claw.testing import FakeProvider, Harness, says
+from claw_channel_sdk.chat_commands import run_chat_command
 from claw_provider_sdk import provider_error
+from claw_terminal.command import TerminalConversation
 
 CONFIG = {
     "agents": {"defaults": {"model": {"primary": "fake/m1", "fallbacks": ["spare/m2"]}}},

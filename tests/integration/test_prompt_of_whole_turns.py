@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from claw.agent.turn_context import TurnContext, TurnOptions
-from claw.app import terminal_message
 from claw.contracts.messages import Address, Inbound, MessageContext, Sender
 from claw.contracts.prompt import PromptFacts, PromptSection
 from claw.host.hookspecs import hookimpl
+from claw.runtime import terminal_message
 from claw.testing import FakeChannel, FakeProvider, Harness, says
 from claw_prompt.sections import standard_sections
 from core.source import ROOT

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from claw.app import terminal_message
 from claw.contracts.errors import ProviderError
 from claw.contracts.events import TextStreamed, TurnEnded
 from claw.contracts.provider import Finished, ModelEvent, Request, TextDelta
 from claw.contracts.transcript import UNREADABLE_CALL, Assistant, Text, ToolCall, ToolResultMessage, User
+from claw.runtime import terminal_message
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
 from claw_testing.services import OpenAIService, ServiceReply
 

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 from claw import CallAccount
-from claw.agent.chat_commands import Conversation, run_chat_command
 from claw.agent.routing import admit
-from claw.app import terminal_message
 from claw.contracts.errors import BudgetError, ProviderError
 from claw.contracts.messages import Address, Inbound, Sender
 from claw.contracts.provider import Request, TextDelta
 from claw.contracts.transcript import Usage
+from claw.runtime import terminal_message
 from claw.storage.clock import Clock
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness, calls, says
 from claw_budgets.caps import SpendingCap
 from claw_budgets.middleware import UsageMeter
+from claw_channel_sdk.chat_commands import Conversation, run_chat_command
 
 PRICED = {
     "fake": {"models": {"m1": {"price": {"input": 1, "output": 10, "cacheRead": 0.1, "cacheWrite": 1.25}}}}
@@ -39,7 +39,7 @@ def conversation_of(harness: Harness) -> Conversation:
     inbound = terminal_message("/status")
     route = admit(inbound, harness.app.config)
     assert route
-    return Conversation(harness.app.runtime, harness.app.chat_commands, inbound, route)
+    return Conversation(harness.app, inbound, route)
 
 
 class Slow(FakeProvider):

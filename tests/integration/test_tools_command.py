@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw.app import App, load_setup, terminal_message
+from claw.app import App, load_setup
 from claw.cli.main import app
+from claw.runtime import terminal_message
 from claw_admin.policy.judged_run import judge_scenario
 from claw_config_sdk import Scenario
 from typer.testing import CliRunner, Result

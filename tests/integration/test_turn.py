@@ -575,7 +575,7 @@ async def test_a_folder_that_was_asked_for_is_worked_in_whatever_the_agent_names
     other.mkdir()
     async with Harness(FakeProvider()) as harness:
         from claw.agent.turn_context import TurnOptions
-        from claw.app import terminal_message
+        from claw.runtime import terminal_message
 
         places = [
             (await harness.app.resolve_turn(terminal_message(""), options)).workspace

@@ -142,7 +142,7 @@ def test_it_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_chat_is_shown_what_it_cost_and_how_full_it_is() -> None:
-    from claw.agent.chat_commands import run_chat_command as chat
+    from claw_channel_sdk.chat_commands import run_chat_command as chat
 
     price = {"fake": {"models": {"m1": {"price": {"input": 10, "output": 100}}}}}
     model = FakeProvider(says("a", input=20_000, output=1000), context_tokens=200_000)

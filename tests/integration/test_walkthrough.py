@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from claw.agent.turn_context import TurnOptions
-from claw.app import App, load_setup, terminal_message
+from claw.app import App, load_setup
 from claw.contracts.events import TurnEnded
+from claw.runtime import terminal_message
 from claw_testing.services import AnthropicService, ServiceReply
 
 SENTENCE = "帮我写一个 Python 脚本,功能是遍历当前目录所有文件"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from claw.config.paths import normalise_agent_id
-from claw.contracts.messages import Inbound, Sender
+from claw.contracts.messages import Address, Inbound, Sender
 from claw.contracts.provider import CallAccount
 from claw.security.admission import TERMINAL, configured_owners, decide_admission, is_owner
 
@@ -281,3 +281,8 @@ def account_of_turn(inbound: Inbound, route: Route, plugin: str, turn: str) -> C
     elif inbound.address.channel in JOB_CHANNELS:
         job = inbound.address.chat or inbound.address.channel
     return CallAccount(route.agent_id, key, "", turn, plugin, job)
+
+
+def terminal_message(text: str, message_id: str = "") -> Inbound:
+    """Return a message of the person at this terminal: the owner, in a direct chat."""
+    return Inbound(Address(TERMINAL, "local"), text, LOCAL_SENDER, message_id=message_id, mentions_us=True)

@@ -1,35 +1,31 @@
-"""``claw chat``: talk to an agent, one message or line by line."""
+"""``claw chat TEXT``: one message to an agent, and its answer. A plugin that has a command ``chat`` is the chat at a
+terminal: line by line, the answer as it grows, chat commands.
+"""
 
 import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TextIO, TypeVar
+from typing import Annotated, Any, TextIO
 
 import typer
 
-from claw.agent.chat_commands import Conversation, run_chat_command
-from claw.agent.routing import route_message
-from claw.agent.turn_context import TurnOptions
-from claw.app import App, load_setup, terminal_message
-from claw.cli.errors import PRINTED, TERMINATION
+from claw.agent.routing import route_message, terminal_message
+from claw.agent.turn_context import TurnOptions, find_model
+from claw.app import App, load_setup
+from claw.cli.errors import PRINTED, print_error
 from claw.cli.output import SCHEMA_VERSION
+from claw.cli.plugin_commands import contributed_commands
+from claw.config.summary import package_of, plugins_that_bring
 from claw.contracts import events
 from claw.contracts.errors import ClawError, UsageError
-from claw.contracts.messages import Inbound
 from claw.contracts.text import escape_controls, with_ellipsis
 from claw.host.isolation import reserved_stdout
-from claw.i18n import t
-from claw.storage.files import SYSTEM_DISK
-
-T = TypeVar("T")
 
 app = typer.Typer(add_completion=False)
-_LEAVE = ("/exit", "/quit")
 _MOST_CHARS = 400_000  # as channels.http.maxTextChars: what most models can read at once
 
 
@@ -50,179 +46,112 @@ def chat(
     ] = False,
 ) -> None:
     """Chat with an agent. In a pipe only the answer is printed."""
-    folder = workspace.expanduser().resolve() if workspace else None
-    if folder and not folder.is_dir():
-        is_file = folder.exists()
-        problem = "{folder} is a file, not a folder" if is_file else "there is no folder {folder}"
-        fix = "Name a folder" if is_file else "create it first"
-        raise UsageError(problem, where="--workspace", fix=fix, folder=folder)
     if text is None and not sys.stdin.isatty():
         text = sys.stdin.read(_MOST_CHARS + 1)
     if text is not None and not text.strip():
         raise UsageError("there is nothing to say", fix="claw chat 'your message'")
     if text is not None and len(text) > _MOST_CHARS:
         raise UsageError("a message has at most 400,000 characters", fix="name a file instead")
-    options = TurnOptions(agent, session, model, tool_choice, folder, Path.cwd())
-    with (
-        reserved_stdout() if text is not None else nullcontext(sys.stdout) as out,
-        asyncio.Runner() as runner,
-    ):
-        conversation = TerminalChat(runner, options, as_json, out)
+    options = turn_options(agent, session, model, tool_choice, workspace)
+    wants_terminal = text is None or (not as_json and (text.startswith("/") or sys.stdout.isatty()))
+    if wants_terminal and (front_end := _front_end(text)):
+        front_end.callback(
+            text=text, agent=agent, session=session, model=model, workspace=workspace, tool_choice=tool_choice,
+            as_json=as_json,
+        )  # fmt: skip
+        return
+    with reserved_stdout() as out, asyncio.Runner() as runner:
+        runner.run(_answer((text or "").strip(), options, AnswerPrinter(as_json, out)))
+
+
+def _front_end(text: str | None) -> Any:
+    """Return the command of the plugin that is the chat at a terminal; None when a message needs none.
+
+    :raises ClawError: what is wanted needs one, and there is none, or it cannot be used.
+    """
+    found = contributed_commands().get("chat")
+    try:
+        if found is not None:
+            return found.load()
+    except ClawError as why:
+        if text is None:
+            raise
+        print_error(str(why))
+    package = package_of(plugins_that_bring("commands").get("chat", ""))
+    if text is None:
+        problem, fix = "a chat line by line comes with {package}", "claw chat 'your message', or: {install}"
+        raise UsageError(problem, fix=fix, package=package, install=f"pip install {package}")
+    name = text[1:].split(maxsplit=1)[0] if text[1:] else ""
+    of_command = {"help": "", **plugins_that_bring("chatCommands")}.get(name) if text[0] == "/" else None
+    if of_command is not None:
+        packages = " ".join(filter(None, (package, package_of(of_command))))
+        problem = "/{name} at a terminal needs {packages}"
+        raise UsageError(problem, fix="pip install {packages}", name=name, packages=packages)
+    return None
+
+
+def turn_options(
+    agent: str, session: str, model: str, tool_choice: str, workspace: Path | None
+) -> TurnOptions:
+    """Return the options of the turns of a chat at this terminal.
+
+    :raises UsageError: the workspace is no folder.
+    """
+    folder = workspace.expanduser().resolve() if workspace else None
+    if folder and not folder.is_dir():
+        is_file = folder.exists()
+        problem = "{folder} is a file, not a folder" if is_file else "there is no folder {folder}"
+        fix = "Name a folder" if is_file else "create it first"
+        raise UsageError(problem, where="--workspace", fix=fix, folder=folder)
+    return TurnOptions(agent, session, model, tool_choice, folder, Path.cwd())
+
+
+async def open_chat(options: TurnOptions, printer: "AnswerPrinter") -> tuple[App, TurnOptions]:
+    """Open the app of a chat at this terminal, and connect its output; return it with the options, the model found.
+
+    :raises ClawError: the config is wrong, or no model is meant.
+    """
+
+    def warn_once(line: str) -> None:
+        if line not in PRINTED:
+            PRINTED.add(line)
+            sys.stderr.write(f"claw: {line}\n")
+
+    app = App(load_setup(models=[options.model]), log=warn_once)
+    asyncio.get_running_loop().set_exception_handler(app.on_loop_error)
+    printer.redact = app.redact.redact_data
+    if options.model:
         try:
-            if text is not None:
-                conversation.send(text.strip())
-            else:
-                conversation.read_lines()
-        finally:
-            conversation.close()
+            route = route_message(terminal_message(""), app.config, options.agent, options.session)
+            model = find_model(options.model, app.config.agent(route.agent_id), app.runtime)
+        except ClawError:
+            await app.close()
+            raise
+        options = replace(options, model=model)
+    approver = app.runtime.registry.approver
+    ask_here = getattr(approver.value, "ask_at_terminal", None) if approver else None
+    if ask_here and not printer.as_json:  # with --json no person reads
+        ask_here(printer.note)
+    return app, options
 
 
-class TerminalChat:
-    """One conversation on this terminal.
+async def _answer(text: str, options: TurnOptions, printer: "AnswerPrinter") -> None:
+    app, options = await open_chat(options, printer)
+    async with app:
+        outbound = await app.handle(terminal_message(text), printer.on_event, options)
+        printer.answer(outbound.text if outbound else "")
+
+
+class AnswerPrinter:
+    """The output of a turn: the whole answer on ``out``, everything else on stderr; or the events as JSON.
 
     :param as_json: print events instead of words.
-    :param out: claw's own stdout. When it is also the process's stdout, plugins get another one while they run,
-        but not while a line is typed: readline writes to the real one.
+    :param out: claw's own stdout.
     """
-
-    def __init__(self, runner: asyncio.Runner, options: TurnOptions, as_json: bool, out: TextIO) -> None:
-        self._runner, self._options = runner, options
-        self._screen = TerminalScreen(as_json, out)
-        self._app: App = self._run(_open_app(options.model))
-        self._screen.redact = self._app.redact.redact_data
-        if options.model:
-            conversation = TerminalConversation(self._app, terminal_message(""), options)
-            self._options = replace(options, model=conversation.find_model(options.model))
-        self._connect_approvals()
-
-    def send(self, text: str) -> None:
-        """Send one message and show its answer; a failed turn raises its error."""
-        self._run(self._handle_input(text))
-
-    def read_lines(self) -> None:
-        """Read and answer lines until the person leaves; a failed or stopped turn does not end the loop."""
-        with _line_history(self._app.config.home / "chat_history"):
-            self._banner()
-            while True:
-                try:
-                    line = input("› ").strip()
-                except EOFError:
-                    break
-                except KeyboardInterrupt:
-                    self._screen.out.write("\n")
-                    continue
-                if line in _LEAVE:
-                    break
-                if line:
-                    self._run_line(line)
-
-    def close(self) -> None:
-        """Close the app."""
-        self._run(self._app.close())
-
-    def _run(self, step: Coroutine[Any, Any, T]) -> T:
-        before = sys.stdout
-        if self._screen.out is not before:  # stdout is already redirected for the whole process
-            return self._runner.run(step)
-        try:
-            with reserved_stdout() as self._screen.out:
-                return self._runner.run(step)
-        finally:
-            self._screen.out = before
-
-    def _run_line(self, line: str) -> None:
-        try:
-            self._run(self._handle_input(line))
-        except KeyboardInterrupt:
-            if TERMINATION.signal:
-                raise
-            self._screen.note(t("stopped"))
-        except ClawError as failed:
-            self._screen.note(self._app.redact(str(failed)))
-
-    async def _handle_input(self, text: str) -> None:
-        """Run what the person typed: a command, or a message."""
-        command = text.startswith("/") and not self._screen.as_json
-        if not (command and await self._run_command(text)):
-            await self._run_turn(text)
-
-    def _connect_approvals(self) -> None:
-        """Let the approver ask the person at this terminal; with ``--json`` no person reads."""
-        approver = self._app.runtime.registry.approver
-        ask_here = getattr(approver.value, "ask_at_terminal", None) if approver else None
-        if ask_here and not self._screen.as_json:
-            ask_here(self._screen.note)
-
-    async def _run_turn(self, text: str) -> None:
-        overrides = TerminalConversation(self._app, terminal_message(text), self._options).overrides
-        self._screen.reasoning = bool(overrides.reasoning)
-        outbound = await self._app.handle(terminal_message(text), self._screen.on_event, self._options)
-        self._screen.answer(outbound.text if outbound else "")
-
-    async def _run_command(self, line: str) -> bool:
-        """Run a line if it is a command; return true if it was one."""
-        said = terminal_message(line)
-        conversation = TerminalConversation(self._app, said, self._options, self._screen.line)
-        reply = await run_chat_command(line, conversation)
-        if reply is None:
-            return False
-        self._options = conversation.options
-        more = "\n/exit — " + t("quit (same as Ctrl-D)") if line.split() == ["/help"] else ""
-        self._screen.line(reply + more)
-        for text in conversation.queued_messages:
-            await self._run_turn(text)
-        return True
-
-    def _banner(self) -> None:
-        context = self._run(self._app.resolve_turn(terminal_message(""), self._options))
-        agent, model, folder = context.agent.id, context.models[0], context.workspace
-        text = t("{agent} with {model}, in {folder}", agent=agent, model=model, folder=folder)
-        self._screen.note(f"claw · {text} · {t('/help lists the commands')}")
-
-
-class TerminalConversation(Conversation):
-    """The context of one line at the terminal that may be a command.
-
-    :param show: prints a text that precedes the answer of the command.
-    :ivar queued_messages: messages to send after the command.
-    """
-
-    def __init__(
-        self, app: App, inbound: Inbound, options: TurnOptions, show: Callable[[str], None] = print
-    ) -> None:
-        route = route_message(inbound, app.config, options.agent, options.session)
-        super().__init__(app.runtime, app.chat_commands, inbound, route, options)
-        self.queued_messages: list[str] = []
-        self._show = show
-
-    async def stop(self) -> str:
-        """Say that nothing runs: a line is only read between turns."""
-        return t("nothing is running; Ctrl-C stops a running turn")
-
-    async def submit(self, text: str) -> None:
-        """Queue a message to be sent after the command."""
-        self.queued_messages.append(text)
-
-    async def reply(self, text: str) -> None:
-        """Print a text at once."""
-        self._show(text)
-
-    def set_overrides(self, **fields: Any) -> None:
-        """Choose fields; a model that is chosen now comes before ``--model``."""
-        super().set_overrides(**fields)
-        if "model" in fields:
-            self.options = replace(self.options, model="")
-
-
-class TerminalScreen:
-    """The output of a turn: text as it streams, tool calls beside it. In a pipe, the answer alone."""
 
     def __init__(self, as_json: bool, out: TextIO) -> None:
-        self.as_json, self.out, self.reasoning = as_json, out, False
+        self.as_json, self.out = as_json, out
         self.redact: Callable[[Any], Any] = lambda shown: shown
-        self._is_terminal = out.isatty()
-        self._pieces: list[str] = []  # of the newest step that had text
-        self._streamed = self._interrupted = self._line_open = False
 
     async def on_event(self, event: events.Event) -> None:
         """Show one event of the turn."""
@@ -230,23 +159,7 @@ class TerminalScreen:
             line = {"schemaVersion": SCHEMA_VERSION, **self.redact(events.as_json(event))}
             self.out.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
             self.out.flush()
-        elif isinstance(event, events.TurnStarted):
-            self._pieces, self._interrupted = [], False
-        elif isinstance(event, events.MessageRecorded):
-            self._interrupted = self._streamed and getattr(event.message, "stop_reason", "") == "error"
-        elif isinstance(event, events.StepStarted):
-            if self._interrupted:  # text on a terminal cannot be removed
-                self.line(t("(The answer was interrupted. It starts again:)"))
-            self._streamed = self._interrupted = False
-        elif isinstance(event, events.TextStreamed) and self._is_terminal:
-            self._pieces = self._pieces if self._streamed else []
-            self._pieces.append(event.text)
-            self._streamed = self._line_open = True
-            self._write(event.text)
-        elif isinstance(event, events.ThinkingStreamed) and self.reasoning:
-            self._line_open = True
-            self._write(event.text)
-        elif isinstance(event, events.ToolBegan):
+        elif isinstance(event, events.ToolBegan) and (sys.stderr.isatty() or self.out.isatty()):
             arguments = json.dumps(event.call.arguments, ensure_ascii=False)
             self.note(f"· {_tool_name(event.call.name)} {with_ellipsis(self.redact(arguments), 100)}")
         elif isinstance(event, events.ToolEnded) and event.result.is_error:
@@ -255,72 +168,20 @@ class TerminalScreen:
             self.note(f"  {self.redact(event.text)}")
 
     def answer(self, text: str) -> None:
-        """Print the whole answer, unless it was streamed."""
-        if self.as_json:
-            return
-        if self._streamed or (self._is_terminal and text.strip() == "".join(self._pieces).strip()):
-            self._end_line()
-        elif text:
-            self._write(text.rstrip("\n") + "\n")
-
-    def line(self, text: str) -> None:
-        """Print an answer of claw itself."""
-        self._end_line()
-        self._write(text + "\n")
+        """Print the whole answer."""
+        if text and not self.as_json:
+            self.write(text.rstrip("\n") + "\n")
 
     def note(self, text: str) -> None:
-        """Print a line that is not the answer: dim on a terminal, on stderr, never in a pipe's stdout."""
-        self._end_line()
+        """Print a line that is not the answer on stderr: dim on a terminal."""
         text = escape_controls(text)
         dim = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        if self._is_terminal or sys.stderr.isatty() or not text.startswith("·"):
-            sys.stderr.write(f"\x1b[2m{text}\x1b[0m\n" if dim else f"{text}\n")
+        sys.stderr.write(f"\x1b[2m{text}\x1b[0m\n" if dim else f"{text}\n")
 
-    def _write(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Write text: without control sequences to a terminal, unchanged to a pipe."""
-        self.out.write(escape_controls(text) if self._is_terminal else text)
+        self.out.write(escape_controls(text) if self.out.isatty() else text)
         self.out.flush()
-
-    def _end_line(self) -> None:
-        if self._line_open:
-            self.out.write("\n")
-            self.out.flush()
-        self._line_open = False
-
-
-_HISTORY_LINES = 1000
-
-
-@contextmanager
-def _line_history(path: Path) -> Iterator[None]:
-    """Keep the lines that are typed in the block in a file, for the arrow keys, readable only by its owner.
-
-    Lines that are pasted together are one message, and one line of the file.
-    """
-    try:
-        import readline
-    except ImportError:  # a Python without it: lines are read all the same
-        yield
-        return
-    readline.parse_and_bind("set enable-bracketed-paste on")
-    written = path.read_bytes().decode(errors="replace") if path.is_file() else ""
-    for line in filter(None, written.split("\n")):
-        readline.add_history(line.replace("\r", "\n"))
-    yield
-    count = readline.get_current_history_length()
-    lines = map(readline.get_history_item, range(max(1, count - _HISTORY_LINES + 1), count + 1))
-    SYSTEM_DISK.replace(path, "".join(line.replace("\n", "\r") + "\n" for line in lines if line).encode())
-
-
-async def _open_app(model: str) -> App:
-    def warn_once(line: str) -> None:
-        if line not in PRINTED:
-            PRINTED.add(line)
-            sys.stderr.write(f"claw: {line}\n")
-
-    app = App(load_setup(models=[model]), log=warn_once)
-    asyncio.get_running_loop().set_exception_handler(app.on_loop_error)
-    return app
 
 
 def _tool_name(text: str) -> str:

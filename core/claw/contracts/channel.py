@@ -1,6 +1,6 @@
 """The channel contract: channels, ``Inbox`` (what a channel may ask of the runtime), and chat commands."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal, Protocol
@@ -117,5 +117,19 @@ class ChatCommand(Protocol):
         """Carry the command out and return the answer; a coroutine function. The text of a ``ClawError`` is shown too.
 
         :param arguments: the text after the name.
-        :param conversation: a :class:`claw.runtime.Conversation`.
+        :param conversation: a :class:`claw_channel_sdk.Conversation`.
         """
+
+
+@dataclass(frozen=True)
+class FunctionCommand:
+    """A :class:`ChatCommand` made of a coroutine function ``run(arguments, conversation)``."""
+
+    name: str
+    summary: str
+    run: Callable[[str, Any], Awaitable[str]]
+    usage: str = ""
+    owner_only: bool = False
+    changes: ConversationChange = "never"
+    is_long: bool = False
+    position: float = 100.0

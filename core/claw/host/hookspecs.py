@@ -384,7 +384,7 @@ def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
     """Contribute commands that people type in chats, ``/name``.
 
     ``name`` (up to 32 lower-case letters, digits and underscores), ``summary`` (a line) and ``async run(arguments,
-    conversation)``, which returns the answer; ``conversation`` is a :class:`claw.runtime.Conversation`. Optional:
+    conversation)``, which returns the answer; ``conversation`` is a :class:`claw_channel_sdk.Conversation`. Optional:
     ``usage`` (the arguments, for the help), ``owner_only`` (bool), ``changes`` (``never``, ``with-arguments``,
     ``always``: in a group only an owner may then use it), ``is_long`` (it waits for a model), ``position``.
     ``claw.runtime.FunctionCommand`` makes a command of a function.

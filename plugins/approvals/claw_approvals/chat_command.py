@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from claw import ApprovalRequest, UsageError, t
-from claw.runtime import Conversation, FunctionCommand
+from claw.runtime import FunctionCommand
 
 from claw_approvals.approvals import Approvals
 from claw_approvals.question import VERDICTS
 
+if TYPE_CHECKING:
+    from claw_channel_sdk import Conversation
 
-async def _approve(arguments: str, conversation: Conversation) -> str:
+
+async def _approve(arguments: str, conversation: "Conversation") -> str:
     words = arguments.split()
     if not words:
         rows = [f"{id}: {about}" for id, about in await conversation.call(_open_requests, conversation)]
@@ -25,13 +29,13 @@ def _nothing() -> str:
     return t("no request is waiting for your answer")
 
 
-def _approvals_of(conversation: Conversation) -> Approvals | None:
+def _approvals_of(conversation: "Conversation") -> Approvals | None:
     """Return the approvals of this plugin; None while another approver is in force."""
     approver = conversation.runtime.registry.approver
     return approver.value if approver and isinstance(approver.value, Approvals) else None
 
 
-async def _decide(conversation: Conversation, id: str, verdict: str) -> str:
+async def _decide(conversation: "Conversation", id: str, verdict: str) -> str:
     """Answer an open request as the person of this message; the messages of requests that are over lose their buttons."""
     approvals, inbound = _approvals_of(conversation), conversation.inbound
     if approvals is None:
@@ -42,7 +46,7 @@ async def _decide(conversation: Conversation, id: str, verdict: str) -> str:
     return answer.text
 
 
-def _open_requests(conversation: Conversation) -> Sequence[tuple[str, str]]:
+def _open_requests(conversation: "Conversation") -> Sequence[tuple[str, str]]:
     """Return the open requests that this person may answer: id and subject."""
     approvals, inbound = _approvals_of(conversation), conversation.inbound
     if approvals is None:
@@ -56,7 +60,7 @@ def _open_requests(conversation: Conversation) -> Sequence[tuple[str, str]]:
     ]
 
 
-def _shown_here(request: ApprovalRequest, conversation: Conversation) -> str:
+def _shown_here(request: ApprovalRequest, conversation: "Conversation") -> str:
     """Return the shown text; in a group, hide a request from another chat."""
     here, there = (replace(one, thread=None) for one in (conversation.inbound.address, request.address))
     if conversation.is_direct or here == there:

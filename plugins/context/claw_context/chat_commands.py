@@ -1,6 +1,11 @@
 """The chat command ``/compact``: the context engine in force shortens the history of a conversation."""
 
-from claw.runtime import Conversation, FunctionCommand, TurnContext, ask_engine, open_turn
+from typing import TYPE_CHECKING
+
+from claw.runtime import FunctionCommand, TurnContext, ask_engine, open_turn
+
+if TYPE_CHECKING:
+    from claw_channel_sdk import Conversation
 
 
 async def compact_conversation(context: TurnContext, focus: str = "") -> str:
@@ -12,7 +17,7 @@ async def compact_conversation(context: TurnContext, focus: str = "") -> str:
         return str(await ask_engine(turn, "compact", focus) or "")
 
 
-async def _compact(focus: str, conversation: Conversation) -> str:
+async def _compact(focus: str, conversation: "Conversation") -> str:
     return str(await conversation.call(compact_conversation, await conversation.turn(), focus))
 
 

@@ -1,13 +1,18 @@
 """The chat commands ``/start`` (the first message of a Telegram user) and ``/queue``."""
 
+from typing import TYPE_CHECKING
+
 from claw import t
-from claw.runtime import Conversation, FunctionCommand
+from claw.runtime import FunctionCommand
 from claw_config_sdk import DEFAULT, parse_choice
+
+if TYPE_CHECKING:
+    from claw_channel_sdk import Conversation
 
 QUEUE_MODES = ("steer", "collect", "followup", "interrupt")
 
 
-async def _queue(arguments: str, conversation: Conversation) -> str:
+async def _queue(arguments: str, conversation: "Conversation") -> str:
     if not arguments:
         mode, known = conversation.overrides.queue or DEFAULT, ", ".join((*QUEUE_MODES, DEFAULT))
         return t("queue: {mode}. Available: {known}", mode=mode, known=known)
@@ -16,7 +21,7 @@ async def _queue(arguments: str, conversation: Conversation) -> str:
     return t("queue: {mode}", mode=mode or DEFAULT)
 
 
-async def _start(arguments: str, conversation: Conversation) -> str:
+async def _start(arguments: str, conversation: "Conversation") -> str:
     return t(
         "Hello, I am {agent}. Write to me as to a person; /help lists the commands.",
         agent=conversation.agent_id,

@@ -18,7 +18,6 @@ from claw.runtime import (
     WORDS_CHARS,
     Admission,
     App,
-    Conversation,
     QueueSettings,
     Route,
     RunFacts,
@@ -30,10 +29,9 @@ from claw.runtime import (
     group_scope,
     retry_until_written,
     route_message,
-    run_chat_command,
     run_filters,
 )
-from claw_channel_sdk import ChatApprover
+from claw_channel_sdk import ChatApprover, Conversation, is_long_command, run_chat_command
 
 from claw_gateway.abort_words import is_abort
 from claw_gateway.attachments import fetch_attachments
@@ -68,7 +66,7 @@ class ServedConversation(Conversation):
     def __init__(
         self, app: App, inbound: Inbound, route: Route, turn_queue: TurnQueue, send: Callable[[str], None]
     ) -> None:
-        super().__init__(app.runtime, app.chat_commands, inbound, route)
+        super().__init__(app, inbound, route)
         self._turn_queue, self._send, self.follow_up = turn_queue, send, ""
 
     async def stop(self) -> str:
@@ -77,7 +75,7 @@ class ServedConversation(Conversation):
         ran, waited = self._turn_queue.stop(key)
         self.runtime.withdraw_requests(key)
         if not ran and not waited:
-            return t("nothing is running")
+            return await super().stop()
         return (
             t("stopped; {count:waiting message|waiting messages} discarded", count=waited)
             if waited
@@ -280,7 +278,7 @@ class InboundPipeline:
         """Run a chat command; return False when it is none. A command that calls a model runs in the
         background.
         """
-        if not await self._app().chat_commands.is_long(line):
+        if not await is_long_command(line, self._app()):
             return await self._run_command(accepted, route, line)
         work = self._run_beside(accepted, route, line)
         if not self._turn_queue.run_beside(route.session_key, accepted, work):

@@ -1,15 +1,20 @@
 """Chat commands that choose the model of a conversation: ``/model``, ``/think``, ``/reasoning``."""
 
+from typing import TYPE_CHECKING
+
 from claw import t
-from claw.runtime import Conversation, FunctionCommand
+from claw.runtime import FunctionCommand
 from claw_config_sdk import DEFAULT, parse_choice
 
 from claw_models.known_models import known_models
 
+if TYPE_CHECKING:
+    from claw_channel_sdk import Conversation
+
 THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "adaptive")
 
 
-async def _model(arguments: str, conversation: Conversation) -> str:
+async def _model(arguments: str, conversation: "Conversation") -> str:
     if not arguments:
         agent = conversation.runtime.config.agent(conversation.agent_id)
         known = ", ".join(known_models(agent, conversation.runtime).known)
@@ -22,12 +27,12 @@ async def _model(arguments: str, conversation: Conversation) -> str:
     return t("model: {model}, until /reset", model=model)
 
 
-async def _current(conversation: Conversation) -> str:
+async def _current(conversation: "Conversation") -> str:
     """Return the model that a turn would use now."""
     return str((await conversation.turn()).models[0])
 
 
-async def _think(arguments: str, conversation: Conversation) -> str:
+async def _think(arguments: str, conversation: "Conversation") -> str:
     if not arguments:
         level, known = conversation.overrides.thinking or DEFAULT, ", ".join((*THINKING_LEVELS, DEFAULT))
         return t("thinking: {level}. Available: {known}", level=level, known=known)
@@ -36,7 +41,7 @@ async def _think(arguments: str, conversation: Conversation) -> str:
     return t("thinking: {level}", level=level or DEFAULT)
 
 
-async def _reasoning(arguments: str, conversation: Conversation) -> str:
+async def _reasoning(arguments: str, conversation: "Conversation") -> str:
     if arguments:
         word = parse_choice(arguments, ("on", "off"))
         conversation.set_overrides(reasoning={"on": True, "off": False, "": None}[word])

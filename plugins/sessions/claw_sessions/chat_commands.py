@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from claw import CallAccount, Tool, t
 from claw.runtime import (
     CHARS_PER_TOKEN,
     CompactionRecord,
-    Conversation,
     FunctionCommand,
     describe_cost,
     with_label,
@@ -16,10 +15,13 @@ from claw.runtime import (
 
 from claw_sessions.index import counted_messages
 
+if TYPE_CHECKING:
+    from claw_channel_sdk import Conversation
+
 _MAX_TOOLS = 12
 
 
-async def _new(arguments: str, conversation: Conversation) -> str:
+async def _new(arguments: str, conversation: "Conversation") -> str:
     """Start a new session; a leading model name is chosen, the remaining text is its first message."""
     first, _, text = arguments.partition(" ")
     provider, slash, _ = first.lower().partition("/")
@@ -32,17 +34,17 @@ async def _new(arguments: str, conversation: Conversation) -> str:
     return t("a new conversation")
 
 
-async def _reset(arguments: str, conversation: Conversation) -> str:
+async def _reset(arguments: str, conversation: "Conversation") -> str:
     conversation.clear_overrides()
     return await _new(arguments, conversation)
 
 
-async def _status(arguments: str, conversation: Conversation) -> str:
+async def _status(arguments: str, conversation: "Conversation") -> str:
     lines = await conversation.call(status_of, conversation)
     return "\n".join(with_label(label, value) for label, value in lines.items())
 
 
-async def status_of(conversation: Conversation) -> Mapping[str, str]:
+async def status_of(conversation: "Conversation") -> Mapping[str, str]:
     """Return agent, model, conversation, context use and overrides: label → value."""
     context = await conversation.turn()
     used, messages, compactions, cost = await _history(conversation)
@@ -76,7 +78,7 @@ async def status_of(conversation: Conversation) -> Mapping[str, str]:
     return {**lines, t("set in this chat"): written} if written else lines
 
 
-async def _context(arguments: str, conversation: Conversation) -> str:
+async def _context(arguments: str, conversation: "Conversation") -> str:
     """Describe the size of a request: sections of the prompt and tools, at four characters a token."""
     context = await conversation.turn()
     used, _, _, cost = await conversation.call(_history, conversation)
@@ -106,13 +108,13 @@ async def _context(arguments: str, conversation: Conversation) -> str:
     return "\n".join(lines)
 
 
-async def _tools(arguments: str, conversation: Conversation) -> str:
+async def _tools(arguments: str, conversation: "Conversation") -> str:
     context = await conversation.turn()
     rows = [f"{tool.name}: {tool.description}" for tool in context.tools.values()]
     return "\n".join(rows) or t("no tools here")
 
 
-async def _history(conversation: Conversation) -> tuple[int, int, int, str]:
+async def _history(conversation: "Conversation") -> tuple[int, int, int, str]:
     """Return the tokens that the last call read, the numbers of messages and of compactions, and the cost as a text;
     empty when nothing keeps accounts."""
     runtime, key, agent = conversation.runtime, conversation.session_key, conversation.agent_id

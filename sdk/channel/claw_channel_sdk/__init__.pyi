@@ -12,6 +12,11 @@ from claw_channel_sdk.chat_approver import (
     ChatApprover as ChatApprover,
     PendingApproval as PendingApproval,
 )
+from claw_channel_sdk.chat_commands import (
+    Conversation as Conversation,
+    is_long_command as is_long_command,
+    run_chat_command as run_chat_command,
+)
 from claw_channel_sdk.edit_stream import (
     EditStream as EditStream,
     delete_surplus as delete_surplus,

@@ -8,10 +8,10 @@ from typing import Any
 
 from claw.agent.loop import LoopCallbacks, run_loop
 from claw.agent.tool_gate import ToolGate
-from claw.app import terminal_message
 from claw.contracts.events import Event, MessageRecorded, RunEnded, StepEnded, ToolEnded
 from claw.contracts.provider import Finished, ModelEvent
 from claw.contracts.transcript import Assistant, Message, Text, ToolCall, ToolResultMessage, User
+from claw.runtime import terminal_message
 from claw.testing import FakeProvider, FakeTool, Harness
 
 LAST_EVENTS = {"agent_end": RunEnded}

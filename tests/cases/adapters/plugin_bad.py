@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 from claw.agent.turn_context import TurnOptions
-from claw.app import App, load_setup, terminal_message
+from claw.app import App, load_setup
 from claw.contracts.transcript import ToolResultMessage
 from claw.host.hookspecs import hookimpl
 from claw.host.isolation import Timeouts
 from claw.host.manifest import find_plugin
+from claw.runtime import terminal_message
 from claw.testing import FakeChannel, FakeProvider, says, standard_plugins
 from claw_gateway.supervisor import ChannelServer
 from integration.gateways import Home, Running

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from claw.app import App, terminal_message
+from claw.app import App
 from claw.host.manifest import InstalledPlugin, find_plugin
+from claw.runtime import terminal_message
 from claw.testing import calls, says
 
 HEAD = "from claw import hookimpl, tool, Review, PromptSection, Tool, Address, Inbound, Sender, ChannelLimits, Receipt\nimport asyncio\n"

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 from claw.agent.turn_context import TurnOptions
-from claw.app import terminal_message
 from claw.contracts.errors import ProviderError
 from claw.contracts.events import ToolBegan
 from claw.contracts.provider import Finished, ModelEvent, Request, TextDelta
 from claw.contracts.transcript import Assistant, Text, ToolCall, Usage
+from claw.runtime import terminal_message
 from claw.storage.clock import Clock
 from claw.storage.records import SUMMARY
 from claw.testing import FakeChannel, FakeProvider, FakeTool, Harness

@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from claw.runtime import Conversation, FunctionCommand
+from claw.runtime import FunctionCommand
+from claw_channel_sdk import Conversation
 from pytest_claw import ChatCommandSuite
 
 
