@@ -311,7 +311,7 @@ LAZY_IMPORTS_OF_PLUGINS = {
         *("claw_admin.doctor.command", "claw_admin.doctor.status", "claw_admin.plugin_manager.commands"),
         *("claw_admin.plugin_manager.upgrade", "claw_admin.setup.init", "claw_budgets.command"),
         *("claw_context.command", "claw_gateway.commands.channels", "claw_gateway.commands.gateway"),
-        *("claw_gateway.commands.logs", "claw_gateway.commands.turns", "claw_mcp.serve"),
+        *("claw_gateway.commands.logs", "claw_gateway.commands.turns", "claw_mcp.login", "claw_mcp.serve"),
         *("claw_models.commands_auth",),
         *("claw_models.commands_models", "claw_prompt.command", "claw_prompt.message_stability"),
         *("claw_prompt.stability", "claw_sessions.commands"),
@@ -319,7 +319,14 @@ LAZY_IMPORTS_OF_PLUGINS = {
     "most turns and checks do not need it": {
         *("claw_approvals.approvals", "claw_context.compacting", "claw_discord.channel", "claw_feishu"),
         *("claw_feishu.channel", "claw_gateway.journal", "claw_http.caller_middleware", "claw_http.listener"),
-        *("claw_http_sdk", "claw_mcp.sdk", "claw_memory", "claw_memory.memories", "claw_memory.tools"),
+        *(
+            "claw_http_sdk",
+            "claw_mcp.remote",
+            "claw_mcp.sdk",
+            "claw_memory",
+            "claw_memory.memories",
+            "claw_memory.tools",
+        ),
         *("claw_models.credentials", "claw_models.diagnostics", "claw_offline.provider", "claw_openai"),
         *(
             "claw_prompted_tools.interpreter",
@@ -403,7 +410,7 @@ BUDGETS = {
     "claw_llm_bridge": 501,
     "claw_local": 235,
     "claw_loop_guard": 251,
-    "claw_mcp": 1438,
+    "claw_mcp": 1970,
     "claw_memory": 1468,
     "claw_mistral": 431,
     "claw_models": 2190,

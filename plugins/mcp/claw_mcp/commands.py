@@ -1,5 +1,6 @@
 """``claw mcp``: the configured servers, their tools, and the changes that wait for the operator."""
 
+import asyncio
 import json
 import os
 import sys
@@ -15,13 +16,14 @@ from claw_config_sdk import file_of, set_value, unset_value
 from claw_mcp import start
 from claw_mcp.environment import SERVERS, install_server, remove_server
 from claw_mcp.fleet import Fleet
+from claw_mcp.login import log_in
 from claw_mcp.offers import full_name
 from claw_mcp.record import ServerRecord
 from claw_mcp.serve import serve
 from claw_mcp.settings import NAME_RULE, McpSettings, is_name, read_settings
 
 mcp_app = typer.Typer(
-    no_args_is_help=True, help="Add, show and remove MCP servers, and accept changed tools."
+    no_args_is_help=True, help="Add, show and remove MCP servers, log in at them, and accept changed tools."
 )
 _COUNTED = "{count} tools, {held} withheld"
 Headers = Annotated[
@@ -48,6 +50,8 @@ def list_(as_json: AsJson = False) -> None:
         typer.echo(f"{row['name']}  {t(template, **values)}  {row['where']}")
         if row["why"]:
             typer.echo(f"    {row['why']}")
+        if row["login"] == "needed":
+            typer.echo("    " + t("run: {command}", command=f"claw mcp login {row['name']}"))
         if row["withheld"]:
             names = ", ".join(f"{offer['name']} ({offer['why']})" for offer in row["withheld"])
             typer.echo("    " + t("withheld: {names}", names=names))
@@ -223,6 +227,45 @@ def remove(server: str, as_json: AsJson = False) -> None:
         typer.echo(t("{name} is removed from {file}", name=server, file=file))
 
 
+@mcp_app.command()
+def login(
+    server: str,
+    paste: Annotated[
+        bool, typer.Option(help="Read the redirected address from stdin; open no port.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Log in at a remote server (OAuth), and connect to it.
+
+    It prints an address to open in a browser, on this machine or another. The tokens are kept in a file that only you
+    can read, and renewed without a question.
+    """
+    config, settings, fleet = _open_fleet()
+    _known(server, settings)
+    file = fleet.login(server)
+    if file is None:
+        raise UsageError("{name} is a program: only a server at an address has a login", name=server)
+    asked = asyncio.run(log_in(server, settings.servers[server], file, config.http, paste=paste))
+    if not as_json:
+        typer.echo(
+            t("logged in at {name}", name=server) if asked else t("{name} asks for no login", name=server)
+        )
+    _connect([server], config, settings, fleet, as_json)
+
+
+@mcp_app.command()
+def logout(server: str, as_json: AsJson = False) -> None:
+    """Forget the tokens of a login. The server may keep the login itself: end it there."""
+    _, settings, fleet = _open_fleet()
+    _known(server, settings)
+    file = fleet.login(server)
+    was_there = bool(file and file.remove())
+    if as_json:
+        document("mcp-logged-out", {"server": server, "removed": was_there})
+    else:
+        typer.echo(t("the tokens of {name} are removed", name=server) if was_there else t("nothing"))
+
+
 mcp_app.command()(serve)
 
 
@@ -308,11 +351,13 @@ def _row(name: str, settings: McpSettings, fleet: Fleet) -> dict[str, Any]:
     server = settings.mcp_servers[name]
     record = fleet.record(name) if not server.disabled else ServerRecord("")
     template, values = _state(name, settings, fleet)
+    login = fleet.login(name)
     return {
         "name": name,
         "state": template.format(**values),
         "where": server.url or " ".join((server.command or "", *server.args)),
         "known": record.known,
+        "login": "needed" if record.needs_login else "done" if login and login.read() else "",
         "why": str(server.folder_fault(name) or record.why),
         "tools": [full_name(name, offer.name) for offer in record.visible],
         "withheld": [{"name": full_name(name, offer.name), "why": why} for offer, why in record.withheld],

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from claw import ClawError, ToolError, t
 
 from claw_mcp import sdk
+from claw_mcp.logins import LoginNeeded
 from claw_mcp.offers import all_offers
 from claw_mcp.record import Offer, pause_seconds
 from claw_mcp.settings import ServerSettings
@@ -26,9 +27,11 @@ class Unreachable(ToolError):
     """A server could not be reached.
 
     :param said: the last lines it wrote to stderr.
+    :param needs_login: it answered 401: a person has to log in.
     """
 
     said: tuple[str, ...] = ()
+    needs_login = False
 
 
 @dataclass
@@ -37,10 +40,12 @@ class _Session:
     it.
 
     :param ready: the client, or the error instead.
+    :param refused: why the server does not accept the authorization of requests any more; the session is over then.
     """
 
     loop: asyncio.AbstractEventLoop
     ready: "asyncio.Future[Any]"
+    refused: ClawError | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
     changed: bool = False
     task: "asyncio.Task[None] | None" = None
@@ -75,7 +80,7 @@ class ServerConnection:
         self._withheld: set[str] = set()
         self._session: _Session | None = None
         self._lock: asyncio.Lock | None = None
-        self._failures, self._next_try, self._why = 0, 0.0, ""
+        self._failures, self._next_try, self._why, self._needs_login = 0, 0.0, "", False
 
     async def offers(self) -> tuple[Offer, ...]:
         """Connect to the server and list its tools."""
@@ -100,6 +105,8 @@ class ServerConnection:
         except ClawError:
             raise
         except Exception as why:  # errors of the SDK and the transport, of any type
+            if self._session and self._session.refused:
+                raise await self._failed(self._session.refused) from why
             if not sdk.is_lost(why):
                 raise ToolError(
                     "the MCP server {name} answered: {why}", name=self.name, why=_first_cause(why)
@@ -126,13 +133,8 @@ class ServerConnection:
                 return self._session.ready.result()
             wait = self._next_try - self._clock()
             if wait > 0:
-                raise Unreachable(
-                    "the MCP server {name} is not there ({why}); it is tried again in {seconds:.0f} s",
-                    fix="The operator finds the cause with: claw mcp refresh {name}",
-                    name=self.name,
-                    why=self._why,
-                    seconds=max(wait, 1),
-                )
+                template = "the MCP server {name} is not there ({why}); it is tried again in {seconds:.0f} s"
+                raise self._error(template, seconds=max(wait, 1))
             return await self._connect()
 
     async def _connect(self) -> Any:
@@ -159,10 +161,14 @@ class ServerConnection:
             raise
         except Exception as wrong:  # noqa: BLE001  the SDK's, by whatever name
             why = wrong
+        raise await self._failed(why, stderr_tail)
+
+    async def _failed(self, why: BaseException, stderr_tail: sdk.StderrTail | None = None) -> Unreachable:
+        """End the session, let some time pass before the next attempt, and return the error."""
         await self._drop()
         self._failures += 1
         self._next_try = self._clock() + pause_seconds(self._failures, LONGEST_PAUSE_SECONDS)
-        raise self._unreachable(why, stderr_tail.settle())
+        return self._unreachable(why, stderr_tail.settle() if stderr_tail else [])
 
     def _unreachable(self, why: BaseException, said: list[str]) -> Unreachable:
         leaf = _first_cause(why)
@@ -172,13 +178,19 @@ class ServerConnection:
             self._why = str(leaf)
         else:
             self._why = (said[-1] if said else str(leaf)) or type(leaf).__name__
-        error = Unreachable(
-            "the MCP server {name} could not be reached: {why}",
-            fix="The operator finds the cause with: claw mcp refresh {name}",
-            name=self.name,
-            why=self._why,
-        )
+        self._needs_login = isinstance(leaf, LoginNeeded)
+        error = self._error("the MCP server {name} could not be reached: {why}")
         error.said = tuple(said)
+        return error
+
+    def _error(self, template: str, **values: object) -> Unreachable:
+        find, log_in = (
+            "The operator finds the cause with: claw mcp refresh {name}",
+            "The operator logs in with: claw mcp login {name}",
+        )
+        fix = log_in if self._needs_login else find
+        error = Unreachable(template, fix=fix, name=self.name, why=self._why, **values)
+        error.needs_login = self._needs_login
         return error
 
     async def _run_session(self, new: _Session, stderr_tail: sdk.StderrTail) -> None:
@@ -196,8 +208,12 @@ class ServerConnection:
                 self._withheld.add(said)
                 _log.warning(said)
 
+        def refused(why: ClawError) -> None:
+            new.refused = why
+            new.over.set()  # so that no request waits for a response
+
         try:
-            events = sdk.SessionEvents(new.over.set, changed, withheld)
+            events = sdk.SessionEvents(new.over.set, changed, withheld, refused)
             async with sdk.session(self.server, self.place, stderr_tail, events) as client:
                 stderr_tail.close()
                 new.ready.set_result(client)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from claw import ClawError, Tool, ToolContext, ToolError, ToolResult
 
 from claw_mcp import offers, sdk
 from claw_mcp.connection import ServerConnection, Unreachable, pages
+from claw_mcp.logins import LOGINS, LoginFile
 from claw_mcp.record import (
     Offer,
     ServerRecord,
@@ -43,11 +45,22 @@ class Fleet:
     ) -> None:
         self.servers: Mapping[str, ServerSettings] = settings.servers
         self._records, self._now = records, now
+        self._logins = {
+            name: LoginFile(records.folder / LOGINS, name, server.url, place.learn)
+            for name, server in self.servers.items()
+            if server.url
+        }
         self._links = {
-            name: ServerConnection(name, server, place, partial(self._record_offers, name))
+            name: ServerConnection(
+                name, server, replace(place, login=self._logins.get(name)), partial(self._record_offers, name)
+            )
             for name, server in self.servers.items()
         }
         self._digests: dict[str, dict[str, str]] = {}
+
+    def login(self, name: str) -> LoginFile | None:
+        """Return the login at a server; None for a program."""
+        return self._logins.get(name)
 
     def record(self, name: str) -> ServerRecord:
         """Return the record of a server."""
@@ -92,7 +105,7 @@ class Fleet:
             except ClawError as why:
                 failed[name] = why
             if name in failed:
-                self._records.write(name, with_failure(self.record(name), failed[name].problem, self._now()))
+                self._records.write(name, with_failure(self.record(name), failed[name], self._now()))
 
         async with asyncio.TaskGroup() as group:
             for name in names:
@@ -106,8 +119,9 @@ class Fleet:
         return record
 
     def forget(self, name: str) -> None:
-        """Delete the record of a server, and what was accepted of it."""
+        """Delete the record of a server, what was accepted of it, and the login at it."""
         self._records.remove(name)
+        LoginFile(self._records.folder / LOGINS, name).remove()
 
     async def close(self) -> None:
         """End every session."""
@@ -134,7 +148,7 @@ class Fleet:
                 return await self._links[name].ask(held, again=offer.effects != "once")
             except Unreachable as why:
                 if not self.record(name).why:  # the first cause, not the pause after it
-                    self._records.write(name, with_failure(self.record(name), why.problem, self._now()))
+                    self._records.write(name, with_failure(self.record(name), why, self._now()))
                 raise
 
         return Tool(

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from claw import ClawError
 from claw.runtime import make_folder, replace_file
 
 KINDS = ("tool", "resources", "prompts")
@@ -46,6 +47,7 @@ class ServerRecord:
     :param why: why it could not be reached the last time; empty when it could.
     :param failures: number of consecutive automatic attempts that failed.
     :param tried_at: time of the last attempt, in seconds since 1970.
+    :param needs_login: it could not be reached because a person has to log in.
     """
 
     identity: str
@@ -55,6 +57,7 @@ class ServerRecord:
     why: str = ""
     failures: int = 0
     tried_at: float = 0.0
+    needs_login: bool = False
 
     @property
     def visible(self) -> tuple[Offer, ...]:
@@ -83,9 +86,10 @@ def with_offers(before: ServerRecord, offers: Iterable[Offer]) -> ServerRecord:
     return ServerRecord(before.identity, now, accepted, known=True)
 
 
-def with_failure(before: ServerRecord, why: str, at: float) -> ServerRecord:
+def with_failure(before: ServerRecord, why: ClawError, at: float) -> ServerRecord:
     """Record a failed attempt; keep what was known."""
-    return replace(before, why=why, failures=before.failures + 1, tried_at=at)
+    login = bool(getattr(why, "needs_login", False))
+    return replace(before, why=why.problem, failures=before.failures + 1, tried_at=at, needs_login=login)
 
 
 def accepted(before: ServerRecord, names: Collection[str] = ()) -> ServerRecord:
@@ -125,7 +129,10 @@ class ServerRecords:
     def write(self, name: str, record: ServerRecord) -> None:
         """Write a record, replacing the old one."""
         make_folder(self.folder)
-        replace_file(self._path(name), json.dumps(asdict(record), ensure_ascii=False).encode())
+        tree = asdict(record)
+        if not record.needs_login:  # which an older claw does not know
+            del tree["needs_login"]
+        replace_file(self._path(name), json.dumps(tree, ensure_ascii=False).encode())
 
     def remove(self, name: str) -> None:
         """Forget a server."""

@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from claw import ClawError, child_environment
 from claw.runtime import make_folder
 
+from claw_mcp.logins import LoginFile
 from claw_mcp.repair import install_words
 from claw_mcp.settings import ServerSettings
 
@@ -34,11 +35,15 @@ class SessionEnvironment:
 
     :param folder: the working folder of programs that name none.
     :param http: the client for an address that the operator wrote.
+    :param learn: masks secrets from now on.
+    :param login: the login at this server; filled in for each.
     """
 
     folder: Path
     environ: Mapping[str, str]
     http: Callable[[str], "httpx2.AsyncClient"]
+    learn: Callable[[Iterable[str]], None] = lambda secrets: None
+    login: LoginFile | None = None
 
 
 class StderrTail:
@@ -106,11 +111,13 @@ class SessionEvents:
     :param ended: called when the server goes away.
     :param changed: called when the server says that its list of tools changed.
     :param withheld: called with each tool whose form the SDK does not take, and why: without it the whole list fails.
+    :param refused: called with the reason when the server does not accept the authorization of a request.
     """
 
     ended: Callable[[], None]
     changed: Callable[[], None]
     withheld: Callable[[str, str], None] = lambda tool, why: None
+    refused: Callable[[ClawError], None] = lambda why: None
 
 
 @contextlib.asynccontextmanager
@@ -140,7 +147,7 @@ async def session(
 
     async with contextlib.AsyncExitStack() as stack:
         if server.url:
-            opened = await _open_remote(server, place, stack, client)
+            opened = await _open_remote(server, place, stack, client, events.refused)
         else:
             opened = await stack.enter_async_context(client(_stdio(server, place, stderr_tail)))
         is_open = True
@@ -159,26 +166,35 @@ async def _open_remote(
     place: SessionEnvironment,
     stack: contextlib.AsyncExitStack,
     client: Callable[..., Any],
+    refused: Callable[[ClawError], None],
 ) -> Any:
     """Open a session with a server at an address, in the transport that it has."""
     from claw_mcp.remote import RemoteServer
 
-    remote, refused = RemoteServer(server, place.http), 0
+    def report() -> None:
+        if fault := remote.login_fault:
+            refused(fault)
+
+    remote, status = RemoteServer(server, place.http, place.login, refused=report), 0
     if server.type != "sse":
         try:
             return await stack.enter_async_context(client(remote.streamable_http()))
-        except Exception:
+        except Exception as why:
+            if fault := remote.login_fault:
+                raise fault from why
             if not remote.may_be_sse:
                 raise
-            refused = remote.status
+            status = remote.status
     try:  # the servers of SSE know no other beginning than the handshake
         return await stack.enter_async_context(client(remote.sse(), mode="legacy"))
     except Exception as why:
-        if not refused:
+        if fault := remote.login_fault:
+            raise fault from why
+        if not status:
             raise
         fix = "Correct the url: its path is often /mcp or /sse"
         problem = "the address answers a message with HTTP {status}, and opens no stream of SSE"
-        raise ClawError(problem, fix=fix, status=refused) from why
+        raise ClawError(problem, fix=fix, status=status) from why
 
 
 def _stdio(server: ServerSettings, place: SessionEnvironment, stderr_tail: StderrTail) -> Any:

@@ -18,6 +18,16 @@ Transport = Literal["stdio", "http", "streamable-http", "streamable_http", "stre
 """The values of ``type``, as MCP clients write them: all with ``http`` mean streamable HTTP."""
 
 
+class OAuthSettings(Section):
+    """The client at a server that does not register clients by itself."""
+
+    client_id: str | None = Field(None, description="Id of the client that you registered for claw.")
+    client_secret: Secret | None = Field(None, description="Its secret, if it has one.")
+    redirect_port: int | None = Field(
+        None, ge=1, le=65535, description="Port of its redirect address, http://127.0.0.1:PORT/callback."
+    )
+
+
 class ServerSettings(Section):
     """One server: a program that speaks over its pipes (``command``), or an address (``url``): of streamable HTTP, or
     of the older HTTP with SSE.
@@ -37,6 +47,9 @@ class ServerSettings(Section):
     cwd: str | None = Field(None, description="Its working folder; absent = a folder of this plugin.")
     url: str | None = Field(None, description="Address of a server of streamable HTTP, or of HTTP with SSE.")
     headers: dict[str, Secret] = Field({}, description="Sent with each request.")
+    oauth: OAuthSettings = Field(
+        OAuthSettings(), description="For a login (claw mcp login) without a registration."
+    )
     timeout_seconds: float = Field(
         60,
         gt=0,
@@ -72,6 +85,11 @@ class ServerSettings(Section):
         return [self.command, *self.args] if self.command else [self.url]
 
     @property
+    def has_own_authorization(self) -> bool:
+        """True if the operator configured the header Authorization: no login is used then."""
+        return any(name.lower() == "authorization" for name in self.headers)
+
+    @property
     def folder(self) -> Path | None:
         """The configured working folder, perhaps not there; ``~user`` of no user is left as it is."""
         return Path(os.path.expanduser(self.cwd)) if self.cwd else None
@@ -89,9 +107,8 @@ class ServerSettings(Section):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Every secret value that it gets, for masking."""
-        return tuple(
-            secret.reveal() for secret in (*self.env.values(), *self.headers.values()) if not secret.missing
-        )
+        secrets = (*self.env.values(), *self.headers.values(), self.oauth.client_secret)
+        return tuple(secret.reveal() for secret in secrets if secret and not secret.missing)
 
 
 NAME_RULE = "letters, digits, - and single _, at most 32, for its tools are NAME__tool"

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
 
 def fleet(config: "PluginConfig", settings: McpSettings) -> Fleet:
-    """Return the configured servers."""
-    place = SessionEnvironment(config.state_dir / "work", config.environ, config.http)
-    return Fleet(settings, ServerRecords(config.state_dir), place)
+    """Return the configured servers. The secrets of the logins at them are masked from now on."""
+    place = SessionEnvironment(config.state_dir / "work", config.environ, config.http, config.learn_secrets)
+    servers = Fleet(settings, ServerRecords(config.state_dir), place)
+    for name in servers.servers:
+        if login := servers.login(name):
+            login.read()
+    return servers
 
 
 def reach_new_servers(config: "PluginConfig", settings: McpSettings, known: Fleet) -> None:
@@ -48,8 +52,11 @@ def server_fault(settings: McpSettings, known: Fleet) -> ClawError | None:
         for name in settings.servers
         if name not in faults and (record := known.record(name)).why
     }
-    fix, names = "claw mcp refresh {names}", " ".join(failed)
-    return ClawError("{why}", fix=fix, why="; ".join(failed.values()), names=names) if failed else None
+    commands = [f"claw mcp login {name}" for name in failed if known.record(name).needs_login]
+    if others := [name for name in failed if not known.record(name).needs_login]:
+        commands.append(f"claw mcp refresh {' '.join(others)}")
+    why, command = "; ".join(failed.values()), "; ".join(commands)
+    return ClawError("{why}", fix="{command}", why=why, command=command) if failed else None
 
 
 def has_sdk() -> bool:
@@ -71,7 +78,9 @@ def connect(
         there = Fleet(
             settings,
             ServerRecords(config.state_dir),
-            SessionEnvironment(config.state_dir / "work", config.environ, network.client),
+            SessionEnvironment(
+                config.state_dir / "work", config.environ, network.client, config.learn_secrets
+            ),
         )
         try:
             failed.update(await there.connect(names, seconds))
@@ -89,6 +98,8 @@ def connect(
 def fixes(name: str, server: ServerSettings, why: ClawError) -> list[str]:
     """Return the commands that may fix a server; the last one tries again."""
     again = f"claw mcp refresh {name}"
+    if getattr(why, "needs_login", False):
+        return [f"claw mcp login {name}"]
     if not isinstance(why, Unreachable) or not server.command:
         return [again]
     try:

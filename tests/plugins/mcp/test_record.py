@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from claw import ClawError
 from claw.security.redaction import Redactor
 from claw.testing import plugin_config
 from claw_mcp.offers import RESOURCES, all_offers, full_name, known_names, result_of
@@ -63,7 +64,7 @@ def test_a_tool_that_went_away_and_comes_back_otherwise_is_still_withheld() -> N
 
 
 def test_a_server_that_could_not_be_reached_keeps_what_was_known_of_it(tmp_path: Path) -> None:
-    record = with_failure(with_offers(ServerRecord("x"), [Offer("weigh")]), "it was down", at=5.0)
+    record = with_failure(with_offers(ServerRecord("x"), [Offer("weigh")]), ClawError("it was down"), at=5.0)
     records = ServerRecords(tmp_path / "state")
     records.write("things", record)
 
