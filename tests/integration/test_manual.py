@@ -235,8 +235,9 @@ async def test_a_plugin_of_the_page_does_what_its_test_says(plugin: Block | None
 
 
 def test_the_manifest_of_the_page_is_one_and_every_field_kind_and_state_is_named() -> None:
-    [shown] = [block for block in blocks("plugins.md") if block.kind == "json"]
-    manifest = parse_manifest(shown.text, "acme")
+    shown = [block for block in blocks("plugins.md") if block.kind == "json"]
+    manifest, skills, servers = [parse_manifest(block.text, "acme") for block in shown]
+    assert skills.skills and servers.mcp_servers
     page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
     reference = (ROOT / "docs" / "manifest.md").read_text(encoding="utf-8")
     assert [tool.name for tool in manifest.tools] == ["acme_status", "acme_restart"]

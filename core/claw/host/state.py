@@ -244,7 +244,8 @@ class _Usage:
             return ""
         if chosen_by_file(manifest.id, self.wanted):
             return t("it is configured")
-        if (manifest.config_schema or {}).get("required"):  # without settings it has no tools
+        needs_settings = (manifest.config_schema or {}).get("required")
+        if needs_settings and not any(one.declares.mcp_servers for one in self.found):  # else it has no tools
             return ""
         declared = {line.name.lower() for one in self.found for line in one.declares.tools}
         undeclared = self.wanted.opt_ins - declared - {*CORE_TOOLS} - {one.id for one in self.found}

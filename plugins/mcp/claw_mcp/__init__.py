@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
-    from claw_mcp.settings import read_settings
+    from claw_mcp.plugin_servers import read_settings
 
     settings = read_settings(config)
     if not settings.servers:
@@ -34,7 +34,7 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
 def register_diagnostics(config: "PluginConfig") -> "Iterable[Diagnostic]":
     """Contribute the check of the MCP SDK and of the servers."""
     from claw_mcp import start
-    from claw_mcp.settings import read_settings
+    from claw_mcp.plugin_servers import read_settings
 
     settings = read_settings(config)
     return [start.ServerDiagnostic(settings, start.fleet(config, settings))]

@@ -18,9 +18,10 @@ from claw_mcp.environment import SERVERS, install_server, remove_server
 from claw_mcp.fleet import Fleet
 from claw_mcp.login import log_in
 from claw_mcp.offers import full_name
+from claw_mcp.plugin_servers import read_settings
 from claw_mcp.record import ServerRecord
 from claw_mcp.serve import serve
-from claw_mcp.settings import NAME_RULE, McpSettings, is_name, read_settings
+from claw_mcp.settings import NAME_RULE, McpSettings, is_name
 
 mcp_app = typer.Typer(
     no_args_is_help=True, help="Add, show and remove MCP servers, log in at them, and accept changed tools."
@@ -39,7 +40,7 @@ Names = Annotated[list[str] | None, typer.Argument(help="Names of servers; defau
 @mcp_app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List the configured servers, with the number of tools and of withheld tools of each. Starts no server."""
-    _, settings, fleet = _open_fleet()
+    config, settings, fleet = _open_fleet()
     states = {name: _state(name, settings, fleet) for name in settings.mcp_servers}
     rows = [_row(name, settings, fleet) for name in settings.mcp_servers]
     if as_json:
@@ -47,7 +48,8 @@ def list_(as_json: AsJson = False) -> None:
         return
     for row in rows:
         template, values = states[row["name"]]
-        typer.echo(f"{row['name']}  {t(template, **values)}  {row['where']}")
+        source = t(", of the plugin {plugin}", plugin=row["plugin"]) if row["plugin"] else ""
+        typer.echo(f"{row['name']}  {t(template, **values)}  {row['where']}{source}")
         if row["why"]:
             typer.echo(f"    {row['why']}")
         if row["login"] == "needed":
@@ -59,6 +61,8 @@ def list_(as_json: AsJson = False) -> None:
             typer.echo("    " + t("run: {command}", command=f"claw mcp accept {row['name']}"))
     if not start.has_sdk() and (fault := start.server_fault(settings, fleet)):
         typer.echo(str(fault))
+    for wrong in config.faults:
+        typer.echo(str(wrong))
     if not rows:
         typer.echo(t("no server is configured (mcpServers)"))
 
@@ -118,11 +122,15 @@ def accept(
 
 @mcp_app.command()
 def refresh(servers: Names = None, as_json: AsJson = False) -> None:
-    """Connect to the servers and record their tools. Exit code 1: a server could not be reached."""
+    """Connect to the servers and record their tools. Exit code 1: a server could not be reached.
+
+    A server that a plugin ships is started for the first time when you name it.
+    """
     config, settings, fleet = _open_fleet()
     for name in servers or ():
         _known(name, settings)
-    _connect(servers or list(settings.servers), config, settings, fleet, as_json)
+    of_all = [name for name, one in settings.servers.items() if not one.plugin or fleet.record(name).known]
+    _connect(servers or of_all, config, settings, fleet, as_json)
 
 
 def _connect(
@@ -138,6 +146,13 @@ def _connect(
         record = fleet.record(name)
         if name not in failed:
             typer.echo(with_label(name, t(_COUNTED, **_counts(record))))
+            if settings.servers[name].plugin and record.visible:
+                tool = full_name(name, record.visible[0].name)
+                said = t(
+                    "name its tools in an allow list: {command}",
+                    command=f"claw config set 'tools.alsoAllow[]' {tool}",
+                )
+                typer.echo(f"  {said}")
             if record.withheld:
                 typer.echo("  " + t("run: {command}", command=f"claw mcp show {name}"))
                 typer.echo("  " + t("run: {command}", command=f"claw mcp accept {name}"))
@@ -217,6 +232,9 @@ def remove(server: str, as_json: AsJson = False) -> None:
     config, settings, fleet = _open_fleet()
     if server not in settings.mcp_servers:
         raise _unknown(server, settings.mcp_servers)
+    if plugin := settings.mcp_servers[server].plugin:
+        problem, fix = "the plugin {plugin} ships the MCP server {name}", "claw plugins disable {plugin}"
+        raise UsageError(problem, fix=fix, plugin=plugin, name=server)
     file = file_of(os.environ)
     unset_value(file, f"mcpServers.{server}", os.environ)
     fleet.forget(server)
@@ -274,7 +292,7 @@ def _require_new(name: str) -> tuple[PluginConfig, McpSettings]:
     if not is_name(name):
         raise UsageError("{name} is no name for a server", fix=NAME_RULE, name=name)
     config, settings = _read(load_setup().config)
-    if name in settings.mcp_servers:
+    if name in settings.mcp_servers and not settings.mcp_servers[name].plugin:
         fix = "claw mcp remove {name} removes it"
         raise UsageError("an MCP server {name} is configured already", fix=fix, name=name)
     return config, settings
@@ -355,6 +373,7 @@ def _row(name: str, settings: McpSettings, fleet: Fleet) -> dict[str, Any]:
     return {
         "name": name,
         "state": template.format(**values),
+        "plugin": server.plugin,
         "where": server.url or " ".join((server.command or "", *server.args)),
         "known": record.known,
         "login": "needed" if record.needs_login else "done" if login and login.read() else "",

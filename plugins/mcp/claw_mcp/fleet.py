@@ -74,12 +74,14 @@ class Fleet:
         ]
 
     def unreached(self) -> list[str]:
-        """Return the servers that were never reached and are due for an attempt, with exponential backoff."""
+        """Return the servers that were never reached and are due for an attempt, with exponential backoff. A server
+        that a plugin ships waits for the operator.
+        """
         records = {name: self.record(name) for name in self.servers}
         return [
             name
             for name, record in records.items()
-            if not record.known
+            if not (record.known or self.servers[name].plugin)
             and self.servers[name].folder_fault(name) is None
             and self._now() >= record.tried_at + pause_seconds(record.failures * 6, LONGEST_PAUSE_SECONDS)
         ]

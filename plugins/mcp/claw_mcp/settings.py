@@ -3,16 +3,12 @@
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from claw import ConfigError, Secret, Section
 from claw.runtime import validation_error
 from pydantic import AfterValidator, AliasChoices, Field, PrivateAttr, model_validator
-
-if TYPE_CHECKING:
-    from claw import PluginConfig
-
 
 Transport = Literal["stdio", "http", "streamable-http", "streamable_http", "streamableHttp", "sse"]
 """The values of ``type``, as MCP clients write them: all with ``http`` mean streamable HTTP."""
@@ -61,6 +57,8 @@ class ServerSettings(Section):
     optional: bool = Field(False, description="Its tools stand only when an allow list names them.")
     owner_only: bool = Field(False, description="Its tools are for owners.")
     _section: str = PrivateAttr("mcpServers")  # the key of all servers, as written
+    _plugin: str = PrivateAttr("")
+    _identity: tuple[Any, ...] = PrivateAttr(())
 
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Self:
@@ -80,9 +78,25 @@ class ServerSettings(Section):
         return self
 
     @property
+    def plugin(self) -> str:
+        """The plugin that ships it; empty for a server of the config file."""
+        return self._plugin
+
+    def shipped_by(self, plugin: str, written: dict[str, Any]) -> Self:
+        """Return this server as one that a plugin ships: the operator allows each of its tools.
+
+        :param written: as its manifest has it, so that an update, which moves the package, does not make it another one.
+        """
+        found = self.model_copy(update={"optional": True})
+        found._plugin = plugin
+        found._identity = (plugin, written.get("command"), written.get("args", []), written.get("url"))
+        return found
+
+    @property
     def identity(self) -> list[Any]:
         """The program or address that the operator approved; another one is another server."""
-        return [self.command, *self.args] if self.command else [self.url]
+        own = [self.command, *self.args] if self.command else [self.url]
+        return list(self._identity) or own
 
     @property
     def has_own_authorization(self) -> bool:
@@ -149,14 +163,3 @@ class McpSettings(Section):
         """The enabled servers whose working folder is not there, and the errors that say so."""
         faults = {name: server.folder_fault(name) for name, server in self.servers.items()}
         return {name: fault for name, fault in faults.items() if fault}
-
-
-def read_settings(config: "PluginConfig") -> McpSettings:
-    """Read the settings of this plugin; errors about servers name the keys as they are written.
-
-    :raises ConfigError: a key is wrong.
-    """
-    settings = config.plugin(McpSettings)
-    for server in settings.mcp_servers.values():
-        server._section = config.key_of("plugins", "entries", config.plugin_id, "config", "mcpServers")
-    return settings
