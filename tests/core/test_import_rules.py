@@ -385,13 +385,13 @@ def test_an_import_inside_a_function_of_a_plugin_has_a_reason() -> None:
 
 BUDGETS = {
     "claw": 552,
-    "claw.agent": 1917,
+    "claw.agent": 1914,
     "claw.cli": 734,
     "claw.config": 1733,
     "claw.contracts": 1377,
     "claw.host": 2554,
     "claw.policy": 535,
-    "claw.security": 1237,
+    "claw.security": 1228,
     "claw.storage": 792,
     "claw_admin": 5400,
     "claw_anthropic": 447,

@@ -30,11 +30,9 @@ from claw.host.isolation import DEFAULT_TIMEOUTS, describe_exception, run_bounde
 from claw.host.registry import Contribution, check_wrapped
 from claw.host.worker import is_own_exit
 from claw.i18n import t
-from claw.security.redaction import KnownSecretMask, Redactor, StreamMask
+from claw.security.redaction import KnownSecretMask, Redactor
 
 Log = Callable[[str], None]
-
-_Delta = type[TextDelta] | type[ThinkingDelta]
 
 
 def apply_middleware(
@@ -104,20 +102,18 @@ class GuardedProvider:
         if request.tools and self._tool_mode(request.model) != "none":
             self._check_window(request.model)
         mask = self._redactor.answer_mask
-        masks: dict[_Delta, StreamMask] = {
-            ThinkingDelta: StreamMask(mask),
-            TextDelta: StreamMask(mask),
-        }
+        held_back: dict[type[TextDelta | ThinkingDelta], str] = {ThinkingDelta: "", TextDelta: ""}
         async with aclosing(_checked_stream(self._provider, request, self._silence_seconds)) as stream:
             async for event in stream:
                 if isinstance(event, TextDelta | ThinkingDelta):
-                    kind: _Delta = TextDelta if isinstance(event, TextDelta) else ThinkingDelta
-                    if shown := masks[kind].feed(event.text):
+                    kind = TextDelta if isinstance(event, TextDelta) else ThinkingDelta
+                    shown, held_back[kind] = mask.certain(held_back[kind] + event.text)
+                    if shown:
                         yield kind(shown)
                 elif isinstance(event, Finished):
-                    for kind, held in masks.items():
-                        if shown := held.end():
-                            yield kind(shown)
+                    for kind, rest in held_back.items():
+                        if rest:
+                            yield kind(mask.masked(rest))
                     yield Finished(_without_secrets(event.message, mask))
 
     def credentials(self) -> tuple[Credential, ...]:

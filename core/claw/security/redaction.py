@@ -118,6 +118,8 @@ class KnownSecretMask:
     def certain(self, text: str, last: bool = False) -> tuple[str, str]:
         """Split a growing text into the masked part that may be shown, and the rest that may become a secret.
 
+        A stream holds the rest back, and puts it before its next chunk: a secret that chunks split is masked too.
+
         :param last: the text is complete, so nothing is held back.
         """
         cut = len(text) if last else self._prefix_start(text)
@@ -141,23 +143,6 @@ class KnownSecretMask:
             if any(value.startswith(tail) and value != tail for value in self._values[near : near + 2]):
                 return at
         return len(text)
-
-
-class StreamMask:
-    """Masking of one streamed answer: secrets are masked even when chunks split them."""
-
-    def __init__(self, mask: KnownSecretMask) -> None:
-        self._answer_masker, self._held_back = mask, ""
-
-    def feed(self, text: str) -> str:
-        """Add a chunk, and return the masked text that may be shown now."""
-        shown, self._held_back = self._answer_masker.certain(self._held_back + text)
-        return shown
-
-    def end(self) -> str:
-        """Return the masked rest that was held back."""
-        shown, self._held_back = self._answer_masker.certain(self._held_back, last=True)
-        return shown
 
 
 def redact(text: str, known: Iterable[str] = ()) -> str:
