@@ -385,7 +385,7 @@ def test_an_import_inside_a_function_of_a_plugin_has_a_reason() -> None:
 
 BUDGETS = {
     "claw": 552,
-    "claw.agent": 1914,
+    "claw.agent": 1910,
     "claw.cli": 734,
     "claw.config": 1733,
     "claw.contracts": 1377,

@@ -223,21 +223,17 @@ def _rank(inbound: Inbound, match: Any) -> tuple[bool, ...] | None:
     address, direct = inbound.address, inbound.chat_type in ("direct", "dm")
     kinds = ("direct", "dm") if direct else (inbound.chat_type,)
     account = None if match.account == "*" else match.account
-    said = (
-        (match.thread, match.thread == address.thread),
-        (
-            match.peer,
-            match.peer
-            and match.peer.kind in kinds
-            and match.peer.id == (inbound.sender.id if direct else address.chat),
-        ),
-        (match.group, not direct and match.group == address.chat),
-        (account, account == address.account),
-        (match.channel, (match.channel or "").strip().lower() == address.channel.strip().lower()),
+    wanted_and_given = (
+        (match.thread, address.thread),
+        (match.peer and match.peer.id, inbound.sender.id if direct else address.chat),
+        (match.peer and match.peer.kind in kinds, True),
+        (match.group, None if direct else address.chat),
+        (account, address.account),
+        (match.channel and match.channel.strip().lower(), address.channel.strip().lower()),
     )
-    if not all(fits for named, fits in said if named is not None):
+    if any(wanted not in (None, given) for wanted, given in wanted_and_given):
         return None
-    return tuple(named is not None for named, _ in said)
+    return tuple(wanted is not None for wanted, _ in wanted_and_given)
 
 
 def _session_key(inbound: Inbound, config: "Config", agent_id: str, session: str, here: bool) -> str:

@@ -80,12 +80,11 @@ def truncate_blocks(
     total = sum(len(block.text) for block in blocks if isinstance(block, Text))
     if total <= limit:
         return tuple(blocks)
-    return tuple(
-        Text(truncate(block.text, len(block.text) * limit // total, suffix))
-        if isinstance(block, Text)
-        else block
-        for block in blocks
-    )
+
+    def cut(text: str) -> Text:
+        return Text(truncate(text, len(text) * limit // total, suffix))
+
+    return tuple(cut(block.text) if isinstance(block, Text) else block for block in blocks)
 
 
 def _tail_matters(text: str) -> bool:

@@ -229,25 +229,33 @@ class DaemonThreadPool:
         self._queue = SimpleQueue[Callable[[], None]]()
         self._idle, self._guard = threading.Semaphore(0), threading.Lock()
 
-    async def run(self, call: Callable[[], T]) -> T:
-        """Return the answer of ``call``, which must not raise. It is not called if the caller is cancelled while it
-        waits.
+    async def run(self, function: Callable[..., T], /, **values: Any) -> T:
+        """Return the answer of ``function``, which sees the caller's context variables; what it raises is raised. It is
+        not called if the caller is cancelled while it waits.
         """
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
+        loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+        answer: asyncio.Future[Any] = loop.create_future()
 
         def work() -> None:
-            if not answer.cancelled():
-                result = call()
-                with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                    loop.call_soon_threadsafe(_settle, answer, result)
+            if answer.cancelled():
+                return
+            try:
+                outcome: Any = context.run(function, **values), None
+            except BaseException as why:  # noqa: BLE001  handed on as a value: a future cannot carry StopIteration
+                outcome = None, why
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(_settle, answer, outcome)
 
         self._queue.put(work)
         with self._guard:
             if not self._idle.acquire(blocking=False) and self._alive < self._width:
                 self._alive += 1
                 threading.Thread(target=self._run_queue, daemon=True, name=self._name).start()
-        return await answer
+        value: T
+        value, error = await answer
+        if error is not None:
+            raise error
+        return value
 
     def _run_queue(self) -> None:
         while True:
@@ -255,7 +263,7 @@ class DaemonThreadPool:
             self._idle.release()
 
 
-def _settle(future: "asyncio.Future[T]", result: T) -> None:
+def _settle(future: "asyncio.Future[Any]", result: Any) -> None:
     if not future.done():
         future.set_result(result)
 
@@ -315,7 +323,7 @@ def tool(
                 values[host_parameter] = context
             if in_loop:
                 return await function(**values)
-            return await _in_thread(function, values)
+            return await _threads(function.__module__.partition(".")[0]).run(function, **values)
 
         named = name or function.__name__
         about = description or args.first_paragraph(function) or named.replace("_", " ")
@@ -352,20 +360,6 @@ def fit_result(result: ToolResult, limit: int, suffix: str | None = None) -> Too
 def attributed(tool: Tool, message: str) -> str:
     """Add the plugin of a tool to a message about it."""
     return t("{message} (plugin {plugin})", message=message, plugin=tool.plugin) if tool.plugin else message
-
-
-async def _in_thread(function: Callable[..., Any], values: dict[str, Any]) -> Any:
-    def call() -> tuple[Any, BaseException | None]:
-        try:
-            return contextvars_here.run(function, **values), None
-        except BaseException as error:  # noqa: BLE001  handed on as a value: a future cannot carry StopIteration
-            return None, error
-
-    contextvars_here = contextvars.copy_context()
-    answer, error = await _threads(function.__module__.partition(".")[0]).run(call)
-    if error is not None:
-        raise error
-    return answer
 
 
 @cache
