@@ -385,11 +385,9 @@ from claw.storage.database import (
 from claw.storage.files import (
     SYSTEM_DISK as SYSTEM_DISK,
     Disk as Disk,
-    Lock as Lock,
     cannot_write as cannot_write,
     dated_name as dated_name,
     home_problem as home_problem,
-    lock_holder as lock_holder,
     make_folder as make_folder,
     replace_file as replace_file,
     results_folder as results_folder,

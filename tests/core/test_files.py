@@ -1,18 +1,16 @@
-"""The store: all or nothing on disk, one holder of a lock, one writer of state.db."""
+"""The store: all or nothing on disk, one writer of state.db."""
 
 import errno
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from claw.contracts.errors import BusyError, ClawError
+from claw.contracts.errors import ClawError
 from claw.storage.clock import Clock
 from claw.storage.database import Database
-from claw.storage.files import Disk, Lock, append, cannot_write, make_folder, replace_file
+from claw.storage.files import Disk, append, cannot_write, make_folder, replace_file
 
 NOON = Clock(now=lambda: 1_772_366_400.0)  # 2026-03-01T12:00:00Z
 
@@ -145,58 +143,6 @@ def test_rename_damaged_keeps_the_file_under_a_dated_name_and_never_covers_anoth
     ]
     assert [place.read_text() for place in places] == ["first", "second"]
     assert not file.exists()
-
-
-def test_a_second_taker_of_a_lock_learns_the_pid_of_the_first(tmp_path):
-    first, second = (
-        Lock(tmp_path / "x.lock", "process {pid} is in there", "Wait", where="the bathroom") for _ in "12"
-    )
-    first.take()
-
-    with pytest.raises(BusyError) as error:
-        second.take()
-    assert error.value.pid == os.getpid()
-    assert str(error.value) == f"the bathroom: process {os.getpid()} is in there. Wait"
-
-    first.free()
-    second.take()
-    assert second.held
-    second.close()
-    first.close()
-
-
-@pytest.mark.parametrize("content", ["", '{"pid": 999999}', "99999999999999999999999999 and more\n"])
-def test_an_old_lock_file_changes_nothing(tmp_path, content):
-    file = tmp_path / "x.lock"
-    file.write_text(content)
-    lock = Lock(file)
-    lock.take()
-
-    assert lock.held
-    lock.close()
-
-
-def test_a_lock_is_freed_when_its_process_is_killed(tmp_path):
-    holding = (
-        "import sys, time, pathlib; from claw.storage.files import Lock; Lock(pathlib.Path(sys.argv[1])).take();"
-        "print('held', flush=True); time.sleep(60)"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", holding, str(tmp_path / "x.lock")], stdout=subprocess.PIPE
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == b"held\n"
-    mine = Lock(tmp_path / "x.lock")
-    with pytest.raises(BusyError) as error:
-        mine.take()
-    assert error.value.pid == child.pid
-
-    child.kill()
-    child.wait()
-    child.stdout.close()
-    mine.take()
-    assert mine.held
-    mine.close()
 
 
 def test_a_database_is_made_at_first_use_private_and_in_wal_mode(tmp_path):

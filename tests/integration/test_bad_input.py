@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw.storage.files import Lock
+from claw_config_sdk import Lock
 from claw_testing.services import AnthropicService, OpenAIService, ServiceReply
 from third_party import Machine, Said, installed, plugin_code
 

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from claw.contracts.errors import BusyError, ClawError
 from claw.host.overlay import GATEWAY_LOCK
-from claw.storage.files import Lock
 from claw_admin.plugin_manager.environment import environment_kind
 from claw_admin.plugin_manager.lock import lock_text
 from claw_admin.plugin_manager.pip import Pip, PluginRequirement, error_from_output, parse_requirement
 from claw_admin.plugin_manager.plan import InstallPlan, Pin, plan_change
 from claw_admin.plugin_manager.transaction import STEPS, LayerStore, plan_install, plan_sync, plan_uninstall
+from claw_config_sdk import Lock
 from claw_tool_sdk import pip_command
 from core.source import ROOT, with_core
 from integration.test_packaging import Venv, wheel_of

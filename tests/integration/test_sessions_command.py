@@ -30,8 +30,9 @@ from claw.contracts.transcript import (
 )
 from claw.storage.clock import Clock
 from claw.storage.database import Database
-from claw.storage.files import lock_holder, results_folder
+from claw.storage.files import results_folder
 from claw.storage.records import CompactionRecord, MessageRecord, Record, encode_record
+from claw_config_sdk import lock_holder
 from claw_context import results
 from claw_sessions.index import SessionFile, list_sessions
 from claw_sessions.maintenance import (

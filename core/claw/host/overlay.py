@@ -61,22 +61,30 @@ def _warn_of_other_python(folder: str) -> None:
 
 def promote_staged(home: str) -> bool:
     """Make the staged layer current, unless a gateway runs; return true if done."""
-    from pathlib import Path
-
-    from claw.contracts.errors import ClawError
-    from claw.storage.files import SYSTEM_DISK, Lock
-
-    lock = Lock(Path(home) / GATEWAY_LOCK)
+    root, flags = os.path.join(home, LAYERS_FOLDER), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        lock.take()
-        SYSTEM_DISK.rename(
-            os.path.join(home, LAYERS_FOLDER, STAGED_LINK), os.path.join(home, LAYERS_FOLDER, CURRENT_LINK)
-        )
-    except (ClawError, OSError):
+        fd = os.open(os.path.join(home, GATEWAY_LOCK), flags, 0o600)
+        try:
+            _lock_alone(fd)
+            os.rename(os.path.join(root, STAGED_LINK), os.path.join(root, CURRENT_LINK))
+        finally:
+            os.close(fd)
+    except OSError:
         return False
-    finally:
-        lock.close()
     return True
+
+
+def _lock_alone(fd: int) -> None:
+    """Lock a file; try again soon, because a command that looks for the holder locks it for a moment."""
+    import fcntl
+    import time
+
+    for pause_seconds in (0.005, 0.005):
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(pause_seconds)
+    return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _lock_until_exit(fd: int) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from claw import ClawError, ConfigError, DiagnosticContext, Finding, PluginConfig, t
-from claw.runtime import GATEWAY_LOCK, lock_holder
+from claw.runtime import GATEWAY_LOCK
+from claw_config_sdk import lock_holder
 
 from claw_http.call_options import TABLES as CALL_TABLES
 from claw_http.listener import try_address

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from claw import ClawError, Credential
-from claw.runtime import SYSTEM_CLOCK, BusyError, Lock, cannot_write, make_folder, replace_file, utc_time
+from claw.runtime import SYSTEM_CLOCK, BusyError, cannot_write, make_folder, replace_file, utc_time
+from claw_config_sdk import Lock
 
 from claw_models.cooldown import KeyState
 

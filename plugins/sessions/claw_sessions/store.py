@@ -26,16 +26,15 @@ from claw.runtime import (
     Clock,
     Database,
     Disk,
-    Lock,
     Record,
     cannot_write,
     dated_name,
     encode_record,
     iso_time,
-    lock_holder,
     safe_file_name,
     zone_of,
 )
+from claw_config_sdk import Lock, lock_holder
 
 from claw_sessions.background_sync import BackgroundSync
 from claw_sessions.freshness import is_fresh, reset_policy

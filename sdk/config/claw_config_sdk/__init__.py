@@ -1,4 +1,5 @@
-"""For authors of commands: the config file judged, described and changed, and options that name a run.
+"""For authors of commands: the config file judged, described and changed, options that name a run, and locks between
+processes.
 
 A change is one key; comments stay, and the result is validated.
 

@@ -19,6 +19,10 @@ from claw_config_sdk.keys import (
     get_value as get_value,
     written_path as written_path,
 )
+from claw_config_sdk.locks import (
+    Lock as Lock,
+    lock_holder as lock_holder,
+)
 from claw_config_sdk.scenario import (
     Scenario as Scenario,
     probe_message as probe_message,

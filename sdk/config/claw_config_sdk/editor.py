@@ -14,7 +14,6 @@ from claw import ConfigError
 from claw.runtime import (
     Config,
     ConfigSource,
-    Lock,
     PluginKeys,
     format_key,
     key_errors_in,
@@ -29,6 +28,7 @@ from claw.runtime import (
 )
 
 from claw_config_sdk.keys import written_path
+from claw_config_sdk.locks import Lock
 
 Owners = Callable[[ConfigSource], PluginKeys]
 Check = Callable[[str, Config], None]

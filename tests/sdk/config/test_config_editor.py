@@ -9,8 +9,7 @@ import pytest
 from claw.config import source
 from claw.config.summary import PluginKeys
 from claw.contracts.errors import BusyError, ConfigError, UsageError
-from claw.storage import files
-from claw_config_sdk import editor, get_value
+from claw_config_sdk import Lock, editor, get_value
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 ORIGINAL = """\
@@ -175,7 +174,7 @@ def test_a_new_file_is_for_its_owner_alone_and_an_old_one_keeps_its_mode(tmp_pat
 
 
 def test_two_editors_do_not_lose_a_change(path: Path) -> None:
-    lock = files.Lock(path.parent / "config.lock")
+    lock = Lock(path.parent / "config.lock")
     lock.take()
     try:
         with pytest.raises(BusyError):

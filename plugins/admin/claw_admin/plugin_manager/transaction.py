@@ -26,11 +26,11 @@ from claw.runtime import (
     METADATA_FILE,
     STAGED_LINK,
     SYSTEM_DISK,
-    Lock,
     dist_info_folders,
     make_folder,
     replace_file,
 )
+from claw_config_sdk import Lock
 
 from claw_admin.plugin_manager.environment import current_environment, environment_pins as pins_of_environment
 from claw_admin.plugin_manager.lock import find_damages

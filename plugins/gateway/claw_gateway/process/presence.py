@@ -4,7 +4,8 @@ it at once."""
 import time
 from pathlib import Path
 
-from claw.runtime import GATEWAY_LOCK, SYSTEM_DISK, BusyError, Lock, lock_holder
+from claw.runtime import GATEWAY_LOCK, SYSTEM_DISK, BusyError
+from claw_config_sdk import Lock, lock_holder
 
 _TRIES, _PAUSE_SECONDS = 10, 0.03
 """Other processes hold the lock for a moment: a command that looks up the holder, one that activates staged
