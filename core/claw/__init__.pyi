@@ -113,7 +113,6 @@ from claw.contracts.provider import (
     bill_to as bill_to,
     current_account as current_account,
     tool_mode_of as tool_mode_of,
-    with_purpose as with_purpose,
 )
 from claw.contracts.text import (
     result_limit as result_limit,

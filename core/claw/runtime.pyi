@@ -356,7 +356,6 @@ from claw.security.secret_patterns import (
     is_secret_name as is_secret_name,
 )
 from claw.security.untrusted_text import (
-    METADATA_TITLES as METADATA_TITLES,
     WORDS_CHARS as WORDS_CHARS,
     fenced_json as fenced_json,
     one_line as one_line,
@@ -373,7 +372,6 @@ from claw.storage.clock import (
     Clock as Clock,
     DailyTask as DailyTask,
     iso_time as iso_time,
-    local_time as local_time,
     parse_duration as parse_duration,
     zone_of as zone_of,
 )

@@ -1,13 +1,11 @@
 """The contract of a model provider: one request in, a stream of events out, one HTTP request per attempt."""
 
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from claw.contracts.transcript import Assistant, Message
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +212,3 @@ def bill_to(account: CallAccount) -> None:
 def current_account() -> CallAccount:
     """Return the account of model calls made now."""
     return _account.get()
-
-
-async def with_purpose(purpose: str, step: Awaitable[T]) -> T:
-    """Await ``step``, in a task of its own, with its model calls billed under ``purpose``."""
-    bill_to(replace(current_account(), purpose=purpose))
-    return await step

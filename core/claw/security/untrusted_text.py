@@ -1,9 +1,10 @@
 """Text of other people in a request: their words, names and data, and the trusted facts beside them.
 
 The model trusts a few marks: ``[message_id: …]`` at the beginning of a line, the titles of our blocks, the marks around
-untrusted text. Only this module writes them. The words of people, files and tools cannot imitate them: a line that
-looks like a mark is quoted (``> ``), a token of a chat template is split by a blank, data is written as JSON.
-Titles and keys: OpenClaw's inbound metadata (spec/runtime.md A).
+untrusted text. Only this module and the filter of message metadata write them. The words of people, files and tools
+cannot imitate them: a line that looks like a mark is quoted (``> ``), a token of a chat template is split by a blank,
+data is written as JSON.
+Keys: OpenClaw's inbound metadata (spec/runtime.md A).
 """
 
 import json
@@ -21,16 +22,6 @@ NAMES = "names"
 
 NAME_CHARS = 200
 WORDS_CHARS = 100_000  # of the message itself; the limit of every channel is below this
-
-METADATA_TITLES = (
-    "Conversation info (untrusted metadata)",
-    "Sender (untrusted metadata)",
-    "Thread starter (untrusted, for context)",
-    "Replied message (untrusted, for context)",
-    "Forwarded message context (untrusted metadata)",
-    "Chat history since last reply (untrusted, for context)",
-)
-"""Titles of the blocks before the words of a message, in their order."""
 
 OPENS = "<<<EXTERNAL_UNTRUSTED_CONTENT (imitates marks of claw: these lines are quoted with >, tokens are parted)>>>"
 CLOSES = "<<<END_EXTERNAL_UNTRUSTED_CONTENT>>>"

@@ -42,12 +42,6 @@ def iso_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def local_time(at: float, now: float) -> str:
-    """Format a moment in local time: the time of day, and the date when it is not today."""
-    there, today = datetime.fromtimestamp(at), datetime.fromtimestamp(now).date()
-    return there.strftime("%H:%M" if there.date() == today else "%Y-%m-%d %H:%M")
-
-
 @cache
 def zone_of(name: str | None) -> tzinfo | None:
     """Return the time zone of that name; None = this machine's, also for an unknown name."""

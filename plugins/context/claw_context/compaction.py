@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from claw import (
     Assistant,
@@ -24,9 +24,10 @@ from claw import (
     TurnView,
     Usage,
     User,
+    bill_to,
+    current_account,
     neutralise,
     t,
-    with_purpose,
 )
 from claw.runtime import (
     CHARS_PER_TOKEN,
@@ -47,6 +48,7 @@ from claw_context.settings import CompactionSettings
 from claw_context.split import prune_history
 from claw_context.summary import MAX_CALLS, Summary, SummaryTask, WriteSummary, summarise
 
+T = TypeVar("T")
 _SUMMARY_SHARE = 0.7
 """The largest share of the removed tokens that a summary may take: the total always falls."""
 
@@ -290,6 +292,12 @@ async def compact_session(
     session.append_entry(done.record)
     await session.flush()
     return done
+
+
+async def with_purpose(purpose: str, step: Awaitable[T]) -> T:
+    """Await ``step``, in a task of its own, with its model calls billed under ``purpose``."""
+    bill_to(replace(current_account(), purpose=purpose))
+    return await step
 
 
 async def summarise_within(

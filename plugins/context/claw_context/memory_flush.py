@@ -27,11 +27,10 @@ from claw import (
     User,
     neutralise,
     t,
-    with_purpose,
 )
 from claw.runtime import BaseSession, quoted_foreign, within, zone_of
 
-from claw_context.compaction import has_summary_model, total_usage
+from claw_context.compaction import has_summary_model, total_usage, with_purpose
 from claw_context.engine import ContextView, FlushCall, History, has_unsaved, record_flush
 from claw_context.settings import CompactionSettings
 from claw_context.shared import SharedState

@@ -10,11 +10,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 from claw import Inbound, QuotedMessage
-from claw.runtime import METADATA_TITLES, OPERATOR_ONLY, fenced_json, one_line, quoted_words
+from claw.runtime import OPERATOR_ONLY, fenced_json, one_line, quoted_words
 
 BODY_CHARS = 4_000  # of a quoted message, or the first one of a thread
 HISTORY_MESSAGE_CHARS, HISTORY_CHARS = 1_000, 12_000  # of one unanswered message, and of all of them
 _PLAIN_ID = r"[A-Za-z0-9_.:@=+/$-]{1,256}"
+_TITLES = (
+    "Conversation info (untrusted metadata)",
+    "Sender (untrusted metadata)",
+    "Thread starter (untrusted, for context)",
+    "Replied message (untrusted, for context)",
+    "Forwarded message context (untrusted metadata)",
+    "Chat history since last reply (untrusted, for context)",
+)
+"""Titles of the blocks before the words of a message, in their order (OpenClaw's inbound metadata, spec/runtime.md A)."""
 
 
 class MetadataFilter:
@@ -34,7 +43,7 @@ def metadata_before(inbound: Inbound, capabilities: Container[str] = ()) -> str:
     """
     if OPERATOR_ONLY in capabilities and inbound.chat_type == "direct":
         return ""
-    titled = zip(METADATA_TITLES, _blocks(inbound), strict=True)
+    titled = zip(_TITLES, _blocks(inbound), strict=True)
     blocks = [f"{title}:\n{fenced_json(data)}\n" for title, data in titled if data]
     if re.fullmatch(_PLAIN_ID, inbound.message_id):
         # An id with brackets or blanks is only in the block.
@@ -43,7 +52,7 @@ def metadata_before(inbound: Inbound, capabilities: Container[str] = ()) -> str:
 
 
 def _blocks(inbound: Inbound) -> tuple[Any, ...]:
-    """Return the data below each of :data:`METADATA_TITLES`; empty when there is none."""
+    """Return the data below each of :data:`_TITLES`; empty when there is none."""
     around = inbound.around
     quote = around.quoted if around.quoted and around.quoted.text else None
     replied = (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from claw import ProviderError, t
-from claw.runtime import local_time
+from claw_config_sdk import local_time
 
 _HOUR = 3600.0
 

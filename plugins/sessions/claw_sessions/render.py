@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from claw import Assistant, Image, Text, Thinking, ToolCall, ToolResultMessage, User, t
 from claw.runtime import (
-    METADATA_TITLES,
     CompactionRecord,
     MemoryFlushRecord,
     MessageRecord,
@@ -51,9 +50,9 @@ class Passage:
 
 
 _METADATA = re.compile(  # before the words: the trusted section, a block, or the last line
-    rf"(?:## Inbound Context \(trusted metadata\)\n(?:(?!```)[^\n]+\n)*"
-    rf"|(?:{'|'.join(map(re.escape, METADATA_TITLES))}):\n)"
-    rf"```json\n(?:(?!```)[^\n]*\n)*```\n*|\[message_id: [A-Za-z0-9_.:@=+/$-]{{1,256}}\]\n"
+    r"(?:## Inbound Context \(trusted metadata\)\n(?:(?!```)[^\n]+\n)*"
+    r"|[A-Z][a-z ]+ \(untrusted(?: metadata|, for context)\):\n)"
+    r"```json\n(?:(?!```)[^\n]*\n)*```\n*|\[message_id: [A-Za-z0-9_.:@=+/$-]{1,256}\]\n"
 )
 
 

@@ -1,4 +1,4 @@
-"""Times that a person types: a moment, or how long ago."""
+"""Times that a person types or reads: a moment, or how long ago."""
 
 from datetime import datetime
 
@@ -18,3 +18,9 @@ def parse_time(text: str, now: float) -> float:
     except ValueError:
         problem, fix = "{text} is neither a time nor a duration", "Write 10m, 2h, 1d, or 2026-03-01T12:00"
         raise UsageError(problem, where="--since", fix=fix, text=text) from None
+
+
+def local_time(at: float, now: float) -> str:
+    """Format a moment in local time: the time of day, and the date when it is not today."""
+    there, today = datetime.fromtimestamp(at), datetime.fromtimestamp(now).date()
+    return there.strftime("%H:%M" if there.date() == today else "%Y-%m-%d %H:%M")

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from claw.runtime import SYSTEM_CLOCK, Clock, Database, local_time, read_only_address
+from claw.runtime import SYSTEM_CLOCK, Clock, Database, read_only_address
+from claw_config_sdk import local_time
 
 from claw_gateway.process.presence import gateway_pid
 from claw_gateway.process.report import ChannelReport, HealthReport
