@@ -31,7 +31,7 @@ from claw_gateway.process.failpoint import failpoint
 from claw_gateway.process.report import LOG_CONTEXT, log_context_of
 from claw_gateway.settlement import Settlement, doubt_notice, is_notice
 from claw_gateway.settling_outbox import SettlingOutbox
-from claw_gateway.streaming import expected_messages, lost_posts, recover_streamed
+from claw_gateway.streaming import expected_messages, lost_posts
 
 TRIES = 8
 """Tries for one message when the service fails temporarily; the pauses double from half a second to a minute."""
@@ -120,8 +120,10 @@ class OutboxDelivery(SettlingOutbox):
                     self._journal.mark_sending(one.outbound.key, repeated=True)
                 self._mark_unknown(one.outbound, t("claw stopped while it was being sent"))
             else:
-                is_news = not one.repeated or self._drops_repeats(one.outbound.address)
-                self.enqueue([one.outbound], repeated=is_news and self._may_be_posted(one))
+                drops = self._drops_repeats(one.outbound.address)
+                again = one.sending and not (drops or one.outbound.replaces)  # a notice
+                is_news = (not one.repeated or drops) and self._may_be_posted(one)
+                self.enqueue([one.outbound], repeated=again or is_news)
         oldest_ms = int((now - MAX_AGE_SECONDS) * 1000)
         for turn, answer in self._journal.ended_with_lost_messages(oldest_ms):
             self._delete_left_parts(turn, answer)
@@ -349,8 +351,6 @@ class OutboxDelivery(SettlingOutbox):
 
         A pause that the service asks for is no try: however often it does, the message waits and is not dropped.
         """
-        if message.repeated and self._drops_repeats(message.outbound.address):
-            await self._find_posted(message)
         outbound, pause, tries = message.outbound, _FIRST_PAUSE, 0
         late = LateReport(self._clock, outbound.address.channel, self._log)
         while failed := await self._try(message):
@@ -375,18 +375,6 @@ class OutboxDelivery(SettlingOutbox):
             message.fail(failed)
             return
 
-    async def _find_posted(self, message: QueuedReply) -> None:
-        """Find the message that a stream of an earlier process posted for these words, and replace it."""
-        row, turn = message.outbound, self._journal.turn_of(message.outbound.key)
-        channel = self._channel_of(row.address)
-        if row.key not in self._answer_keys(turn) or channel is None:
-            return
-        self._record_delivered_parts(turn, channel)
-        stream_row = replace(row, key=turn, text="", buttons=())
-        await recover_streamed(channel, stream_row, turn, self._journal, self._log)
-        if posted := self._posted_as(row, turn):
-            message.outbound, message.repeated = replace(row, replaces=posted), False
-
     def _in_place(self, one: PendingReply) -> PendingReply:
         """Let a part of an answer replace the message of its stream, if all of these are known by now."""
         if one.outbound.replaces or not one.outbound.text or self._journal.streamed(one.turn)[1]:
@@ -407,8 +395,10 @@ class OutboxDelivery(SettlingOutbox):
                 self._log_failure(address, why)
 
     async def _try(self, message: QueuedReply) -> DeliveryError | None:
+        await self._wait_for_rate_limit(message.outbound.address)
+        if self._drops_repeats(message.outbound.address) and (unable := await self._find_posted(message)):
+            return unable
         outbound = message.outbound
-        await self._wait_for_rate_limit(outbound.address)
         channel = self._channel_of(outbound.address)
         if channel is None:  # a later configuration may serve it: the reply waits, unless a tool waits for it
             name, pause = outbound.address.channel, None if message.receipt else _UNSERVED_SECONDS

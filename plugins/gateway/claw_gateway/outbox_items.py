@@ -22,12 +22,14 @@ class QueuedReply:
 
     :ivar repeated: a stream may have posted a part of it already: find that part, or mark the next send as a repeat.
     :ivar in_doubt: it may be in the chat already; settle that in place of sending it.
+    :ivar searches: how often messages of its stream were searched.
     """
 
     outbound: Outbound
     repeated: bool = False
     in_doubt: bool = False
     receipt: "asyncio.Future[Receipt] | None" = None
+    searches: int = 0
 
     def fail(self, why: Exception) -> None:
         """Give the failure to who waits for the receipt."""

@@ -129,6 +129,7 @@ class Settlement:
         beside, is_open = self._journal.lost_beside(turn, answer.address)
         if len(found) > lost and is_open and not is_last:
             return None
+        beside += self._journal.repeated_notices(answer.address, began_at_ms)
         is_found = len(found) <= lost + (0 if is_open else beside)
         for id in found if is_found else ():
             if id not in whole:

@@ -11,8 +11,10 @@ from claw.runtime import Timeouts, describe_exception
 from claw_gateway.journal import Journal
 from claw_gateway.outbox_items import QueuedReply, UnexpectedError
 from claw_gateway.settlement import Settlement, doubt_notice, notice_key
+from claw_gateway.streaming import recover_streamed
 
 _WAIT_SECONDS, _MOST_WAITS = 0.5, 600
+_MOST_SEARCHES = 4
 
 
 class SettlingOutbox:
@@ -29,6 +31,8 @@ class SettlingOutbox:
     search_pauses: Sequence[float] = (5.0, 20.0, 60.0)
     """Seconds after which a failed search is repeated. After an outage few ids are in question only when the
     messages of all chats have arrived."""
+    find_seconds = 10.0
+    """Time of a search for messages of a stream on a service that drops repeats."""
     search_stop_seconds = 2.0
     """Time that a search has when claw stops; the next start begins it again."""
 
@@ -104,6 +108,7 @@ class SettlingOutbox:
             self._journal.lost_beside(turn, outbound.address)[0],
             self._journal.streamed(turn)[1],
             self._journal.unknown_in_turn(turn, outbound.key, notices),
+            self._journal.repeated_notices(outbound.address, self._journal.reply_time_ms(outbound.key)),
         )
         channel, is_alone = self._channel_of(outbound.address), not any(others)
         return await self._settlement.settle(channel, outbound, noticed, is_alone=is_alone, may_wait=may_wait)
@@ -191,6 +196,33 @@ class SettlingOutbox:
         about = Outbound(notice_key(turn, "left"), answer.address, text, answers=answer.answers)
         if self._journal.add_reply(turn, about):
             self.enqueue([about])
+
+    async def _find_posted(self, message: QueuedReply) -> DeliveryError | None:
+        """Find the message that a stream of an earlier process posted for these words, and replace it.
+
+        Return why the service cannot be asked now; after some tries the words are sent all the same.
+        """
+        row, turn = message.outbound, self._journal.turn_of(message.outbound.key)
+        channel = self._channel_of(row.address)
+        is_due = message.searches < _MOST_SEARCHES and not row.replaces
+        if not is_due or channel is None or not self._journal.streamed(turn)[1]:
+            return None
+        if row.key not in self._answer_keys(turn):
+            return None
+        self._record_delivered_parts(turn, channel)
+        stream_row = replace(row, key=turn, text="", buttons=())
+        message.searches += 1
+        is_over = await recover_streamed(
+            channel, stream_row, turn, self._journal, self._log, self.find_seconds
+        )
+        if posted := self._posted_as(row, turn):
+            message.outbound, message.repeated = replace(row, replaces=posted), False
+        if posted or is_over:
+            message.searches = _MOST_SEARCHES
+        if message.searches < _MOST_SEARCHES:
+            problem = "the messages of an answer that was cut off cannot be found yet"
+            return DeliveryError(problem, outcome_unknown=True)
+        return None
 
     def _answer_keys(self, turn: str) -> list[str]:
         """Return the keys of the texts of an answer, in order."""

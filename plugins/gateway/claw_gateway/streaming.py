@@ -42,7 +42,7 @@ _UPDATE_SECONDS = 0.04
 
 _NOTICE_SECONDS = 10.0
 _NOTICE_PAUSE_SECONDS = 1.0
-_FIND_SECONDS = 10.0
+_FIND_SECONDS, _FIND_PAUSE_SECONDS = 10.0, 0.05
 
 _PLUGIN_SECONDS = 10.0
 _CHECKS_PER_SIGN = 16
@@ -346,9 +346,15 @@ def lost_posts(writer: StreamingReply, channel: Channel) -> int:
 
 
 async def recover_streamed(
-    channel: Channel, outbound: Outbound, turn: str, journal: Journal, log: Log
-) -> None:
-    """Find the messages of a cut-off turn, when a crash came between a post and its record.
+    channel: Channel,
+    outbound: Outbound,
+    turn: str,
+    journal: Journal,
+    log: Log,
+    seconds: float = _FIND_SECONDS,
+) -> bool:
+    """Find the messages of a cut-off turn, when a crash came between a post and its record; return False if the service
+    could not be asked.
 
     The same keys are posted again; a service that drops repeats answers with the existing messages. A service
     that has forgotten the keys by now is not asked: it would post a second time. A message whose id is known is left as
@@ -357,13 +363,13 @@ async def recover_streamed(
     known, lost = journal.streamed(turn)
     is_findable = "idempotent" in channel.capabilities and hasattr(channel, "stream")
     if not (lost and is_findable) or journal.age_seconds(turn) >= channel.limits.repeat_seconds:
-        return
+        return True
     asked: Any = channel
     problem: Exception | None = None
     try:
         writer: StreamingReply = asked.stream(outbound)
         try:
-            problem = await _post_again(writer, known, lost)
+            problem = await _post_again(writer, known, lost, seconds)
         except LookupError as nothing:  # no other was posted; its subclasses are errors of the code
             if type(nothing) is not LookupError:
                 raise
@@ -377,17 +383,19 @@ async def recover_streamed(
         template = "channel {name}: the messages of an answer that was cut off cannot be found: {why}"
         place, why_text = location_of(problem, "claw_gateway"), describe_exception(problem)
         log(t(template, name=channel.name, why=f"{why_text} ({place})" if place else why_text))
+    return problem is None
 
 
-async def _post_again(writer: Any, known: tuple[str, ...], lost: int) -> DeliveryError | None:
+async def _post_again(writer: Any, known: tuple[str, ...], lost: int, seconds: float) -> DeliveryError | None:
     """Post the lost messages until all ids are known, or for a limited time; return the last refusal if one is missing.
 
     :raises LookupError: the writer knows that no other was posted.
     """
-    refused = None
+    refused = DeliveryError("the service did not answer in time")
     with suppress(TimeoutError):
-        async with asyncio.timeout(_FIND_SECONDS):
+        async with asyncio.timeout(seconds):
             while len(writer.shown) < len(known) + lost:
+                pause = _FIND_PAUSE_SECONDS
                 try:
                     await (
                         writer.again(len(known) + lost, known)
@@ -395,6 +403,6 @@ async def _post_again(writer: Any, known: tuple[str, ...], lost: int) -> Deliver
                         else writer.show("…")
                     )
                 except DeliveryError as why:
-                    refused = why
-                await asyncio.sleep(0.05)
+                    refused, pause = why, max(pause, why.retry_after_seconds or 0.0)
+                await asyncio.sleep(pause)
     return refused if len(writer.shown) < len(known) + lost else None

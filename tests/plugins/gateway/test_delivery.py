@@ -482,6 +482,67 @@ async def test_a_part_that_was_delivered_keeps_its_text_while_the_others_are_loo
     assert service.texts == {"t": "one", "t:1": "two", "t:2": "three"}
 
 
+class OnCards(Keyed):
+    """A service that streams on cards, which have other keys than messages, and that is away for some searches."""
+
+    def __init__(self, *, away, **cards):
+        super().__init__(**cards)
+        self.away = away
+
+    def stream(self, outbound):
+        return CardWriter(self)
+
+
+class CardWriter:
+    """A writer that finds the cards of its answer."""
+
+    shown = ()
+
+    def __init__(self, service):
+        self.service = service
+
+    async def again(self, count, known=()):
+        if self.service.away:
+            self.service.away -= 1
+            raise DeliveryError("the service is away", retry_after_seconds=60)
+        if "card" not in self.service.texts:
+            raise LookupError("no other was posted")
+        self.shown = ("card",)
+
+    async def abandon(self):
+        pass
+
+
+@pytest.mark.parametrize("away", [0, 1, 2])
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_card_that_the_start_could_not_look_for_becomes_the_answer(harness, away, is_there):
+    service = OnCards(away=away, **({"card": "the wh"} if is_there else {}))
+    harness.journal.began("t", "agent:a:main", (1,))
+    harness.journal.record_streamed("t", (), 1)
+    row = Outbound("t", CHAT, "the whole answer")
+    harness.journal.ended("t", "delivered", [row])
+    delivery = harness.delivery(service)
+    delivery.find_seconds = 0.01
+    delivery.enqueue([row])
+    await delivery.stop(5)
+
+    assert service.texts == {"card" if is_there else "t": "the whole answer"}
+
+
+async def test_an_answer_does_not_wait_for_ever_for_a_card_that_cannot_be_looked_for(harness):
+    service = OnCards(away=99, card="the wh")
+    harness.journal.began("t", "agent:a:main", (1,))
+    harness.journal.record_streamed("t", (), 1)
+    row = Outbound("t", CHAT, "the whole answer")
+    harness.journal.ended("t", "delivered", [row])
+    delivery = harness.delivery(service)
+    delivery.find_seconds = 0.01
+    delivery.enqueue([row])
+    await delivery.stop(8)
+
+    assert service.texts == {"card": "the wh", "t": "the whole answer"}
+
+
 async def test_a_growing_answer_is_noted_as_handed_over_where_keys_are_forgotten(harness):
     rows = harness.add_replies("all of it")
     lost = Growing(DeliveryError("the line broke", outcome_unknown=True), shown=())

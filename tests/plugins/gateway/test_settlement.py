@@ -589,6 +589,45 @@ async def test_more_unknown_messages_than_there_can_be_pieces_are_not_touched(ha
     assert len(service.messages) == 4
 
 
+def hanging(service):
+    """Return a service whose responses never come, with the messages of another."""
+    hangs = Finding()
+    hangs.messages = service.messages
+
+    async def send(outbound):
+        service.put(outbound.text)
+        await asyncio.Event().wait()
+
+    hangs.send = send
+    return hangs
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+async def test_a_piece_is_deleted_although_a_notice_about_an_earlier_turn_is_there_more_than_once(
+    harness, deaths
+):
+    service = Finding()
+    harness.asked(streamed=((), 1))
+    harness.journal.began("given-up", "agent:a:main", ())
+    given_up = Outbound("given-up:cut", CHAT, "I could not answer", stop_reason="error")
+    harness.journal.ended("given-up", "failed", (given_up,))
+    for _ in range(deaths):
+        dying = harness.delivery(hanging(service))
+        dying.recover()
+        await dying.stop(0.05)
+    before = harness.delivery(service)
+    before.recover()
+    await before.stop(5)
+    assert service.shown == ["I could not answer"] * (deaths + 1)
+
+    service.put("the wh")
+    delivery = harness.delivery(service)
+    delivery.enqueue(harness.answered("the whole answer"))
+    await delivery.stop(5)
+
+    assert service.shown == ["I could not answer", "the whole answer"]
+
+
 @pytest.mark.parametrize("arrived", [True, False])
 async def test_an_answer_whose_end_the_service_did_not_confirm_in_time_is_there_once(harness, arrived):
     harness.asked()

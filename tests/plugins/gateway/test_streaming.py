@@ -462,3 +462,31 @@ async def test_a_writer_that_knows_that_no_other_was_posted_ends_the_search_and_
     await recover_streamed(Channel(), outbound, "t1", journal, log_lines.append)
     assert journal.streamed("t1") == found
     assert len(log_lines) == isinstance(problem, KeyError)
+
+
+@pytest.mark.parametrize("asked", [None, 30.0])
+async def test_a_search_that_gets_no_response_in_time_says_so_and_respects_a_pause_that_is_asked_for(
+    tmp_path, asked
+):
+    journal = Journal(Database(tmp_path / "state.db"))
+    journal.began("t1", "agent:a:main", (1,))
+    journal.record_streamed("t1", (), 1)
+    calls = []
+
+    class Away(Finding):
+        shown = ()
+
+        async def again(self, count, known=()):
+            calls.append(count)
+            if asked is None:
+                await asyncio.Event().wait()
+            raise DeliveryError("too many requests", retry_after_seconds=asked)
+
+    class Channel(Growing):
+        def stream(self, outbound):
+            return Away(self)
+
+    log_lines = []
+    outbound = Outbound("t1", Address("fake", "c1"), "")
+    assert not await recover_streamed(Channel(), outbound, "t1", journal, log_lines.append, 0.3)
+    assert len(calls) == len(log_lines) == 1
