@@ -211,3 +211,32 @@ async def test_the_same_chat_of_another_account_is_another_chat(action, tmp_path
         await here.until_shown()
     assert "tools.message.targets does not list it" in result(model)
     assert other.shown == [] and [act for act in other.acts if act[0] != "typing"] == []
+
+
+class Finding(FakeChannel):
+    """A channel that shows repeats, and whose own messages can be found by their ids, which grow."""
+
+    def __init__(self):
+        super().__init__(capabilities=frozenset({"polls"}))
+
+    async def find_sent(self, search):
+        ids, known = [*self._messages], {id for _, id in search.known}
+        first = max((ids.index(id) + 1 for _, id in search.after if id in ids), default=0)
+        return tuple(id for id in ids[first : ids.index(search.before)] if id not in known)
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+async def test_a_poll_is_not_taken_for_an_answer_whose_response_is_lost(arrived, tmp_path):
+    channel = Finding()
+    model = FakeProvider(
+        calls("message", action="poll", message="when?", options=["now", "later"]), says("I asked them.")
+    )
+    async with served(model, channel, home=tmp_path) as harness:
+        channel.fail_next(DeliveryError("cut", outcome_unknown=True), after_showing=arrived)
+        channel.says("ask them", "u1", message_id="message-0")
+        async with asyncio.timeout(10):
+            while [(one["outcome"], one["owed"]) for one in harness.app.runtime.turn_log.turns()] != [
+                ("delivered", 0)
+            ]:
+                await asyncio.sleep(0.01)
+    assert channel.shown == ["when?", "I asked them."]

@@ -2,7 +2,7 @@
 others.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from claw import Address, Channel, DeliveryError, Inbound, Outbound, Receipt, ToolError
@@ -19,10 +19,19 @@ class OutboxChat:
     tried once.
 
     :param key: prefix of the delivery keys of this call.
+    :param record_sent: records, by turn and ids, a message that was sent beside the outbox.
     """
 
-    def __init__(self, key: str, inbound: Inbound, context: TurnContext, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        key: str,
+        inbound: Inbound,
+        context: TurnContext,
+        runtime: Runtime,
+        record_sent: Callable[[str, Outbound, Sequence[str]], None],
+    ) -> None:
         self._key, self._inbound, self._stage, self._rooms = key, inbound, context, runtime
+        self._record_sent = record_sent
         self._count = 0
 
     def resolve_address(self, target: str = "", channel: str = "", account: str = "") -> Address:
@@ -74,8 +83,7 @@ class OutboxChat:
         """
         address = where or self._inbound.address
         channel = self._channel(address)
-        self._count += 1
-        key = self._key if self._count == 1 else f"{self._key}.{self._count}"
+        key = self._next_key()
         files, refused = await copy_attachments(
             paths, self._stage.fence, self._rooms.config.home / OUTGOING, key, channel.limits.media_out_bytes
         )
@@ -125,7 +133,14 @@ class OutboxChat:
         address = where or self._inbound.address
         asked, choices = self._masked(question), tuple(map(self._masked, options))
         receipt: Receipt = await _call(self._capable(address, "poll").poll(address, asked, choices))
+        key = self._next_key()
+        poll = Outbound(key, address, "", answers=self.answered_message_id(address))
+        self._record_sent(key.partition(":")[0], poll, receipt.message_ids)
         return receipt.message_ids
+
+    def _next_key(self) -> str:
+        self._count += 1
+        return self._key if self._count == 1 else f"{self._key}.{self._count}"
 
     def _masked(self, text: str) -> str:
         """Mask the secrets of this installation, whoever asks: they must not appear in a chat."""

@@ -65,7 +65,7 @@ class OutboxDelivery(SettlingOutbox):
         self._settlement = Settlement(journal, timeouts, _retry_seconds, TRIES, pauses)
         self._chats: dict[Address, deque[OutboxItem]] = {}
         self._workers: dict[Address, asyncio.Task[None]] = {}
-        self._searches, self._settling = {}, WeakValueDictionary()
+        self._searches, self._settling, self._on_way = {}, WeakValueDictionary(), {}
 
     def busy(self, address: Address) -> bool:
         """Return true if something is on its way to this chat."""
@@ -242,7 +242,8 @@ class OutboxDelivery(SettlingOutbox):
             await self._wait_for_rate_limit(reply.whole.address)
             self._record_sending(reply, note)
             self._record_expected_messages(reply)
-            finished = await self._try_to_finish(reply)
+            with self._on_its_way(reply.whole):
+                finished = await self._try_to_finish(reply)
             if not isinstance(finished, DeliveryError):
                 receipt = finished
                 break
@@ -407,10 +408,10 @@ class OutboxDelivery(SettlingOutbox):
         if message.repeated or not self._drops_repeats(outbound.address, MAX_AGE_SECONDS):
             self._journal.mark_sending(outbound.key, message.repeated)
         failpoint("sending-noted")
+        seconds, grace = self._timeouts.send_seconds, self._timeouts.grace_seconds
         try:
-            receipt = await within(
-                self._timeouts.send_seconds, channel.send(outbound), self._timeouts.grace_seconds
-            )
+            with self._on_its_way(outbound):
+                receipt = await within(seconds, channel.send(outbound), grace)
         except DeliveryError as failed:
             return failed
         except TimeoutError as late:

@@ -209,7 +209,7 @@ class Journal(JournalReports, LostMessages, FailedReplies):
         """Return the chat actions of one tool call; what it sends goes through the outbox."""
         from claw_gateway.chat_api import OutboxChat
 
-        return OutboxChat(key, inbound, context, runtime)
+        return OutboxChat(key, inbound, context, runtime, self.record_sent)
 
     def is_over(self, turn: str) -> bool:
         """Return true if that turn ended; false if it runs, was cut off by a crash, or never began here."""
@@ -328,6 +328,12 @@ class Journal(JournalReports, LostMessages, FailedReplies):
         now = self._clock.now_ms()
         rest = [(sql, (now, b"[]", other)) for other in others]
         self._database.write_all((sql, (now, msgspec.json.encode(message_ids), key)), *rest)
+
+    def record_sent(self, turn: str, outbound: Outbound, message_ids: Sequence[str]) -> None:
+        """Record a message that was sent beside the outbox, so that no search takes it for a lost one."""
+        delivered = "UPDATE owed SET state = 'paid', sent_at_ms = ?, message_ids = ? WHERE key = ?"
+        values = (self._clock.now_ms(), msgspec.json.encode(message_ids), outbound.key)
+        self._database.write_all(*self._reply_rows(turn, (outbound,)), (delivered, values))
 
     def mark_pending(self, key: str) -> None:
         """Record that a reply was not sent and will be tried again."""

@@ -1,7 +1,8 @@
 """The part of the outbox that settles messages with an unknown outcome, and deletes parts of streams that are left."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
@@ -27,6 +28,7 @@ class SettlingOutbox:
     _log: Callable[[str], None]
     _searches: dict[str, asyncio.Task[None]]
     _settling: WeakValueDictionary[Address, asyncio.Lock]
+    _on_way: dict[asyncio.Future[None], Address]
     _is_stopped = False
     search_pauses: Sequence[float] = (5.0, 20.0, 60.0)
     """Seconds after which a failed search is repeated. After an outage few ids are in question only when the
@@ -102,6 +104,7 @@ class SettlingOutbox:
         self, outbound: Outbound, noticed: tuple[str, ...], *, may_wait: bool = False
     ) -> tuple[str, ...]:
         """Settle a message before its notices; return its ids."""
+        await self._wait_for_responses(outbound.address)
         turn = self._journal.turn_of(outbound.key)
         notices = [one.key for one in self._doubt_notices(outbound)]
         others = (
@@ -261,6 +264,24 @@ class SettlingOutbox:
             if self._is_stopped or not self._journal.lost_beside(turn, answer.address)[1]:
                 return
             await asyncio.sleep(_WAIT_SECONDS)
+
+    @contextmanager
+    def _on_its_way(self, outbound: Outbound) -> Iterator[None]:
+        """Note that a message is with its service, and has no id until the response is recorded."""
+        response = asyncio.get_running_loop().create_future()
+        self._on_way[response] = replace(outbound.address, thread=None)
+        try:
+            yield
+        finally:
+            del self._on_way[response]
+            response.set_result(None)
+
+    async def _wait_for_responses(self, address: Address) -> None:
+        """Wait until the messages that are on their way to a chat now have ids: a search could not tell them from lost
+        ones."""
+        here = replace(address, thread=None)
+        if sent := [response for response, chat in self._on_way.items() if chat == here]:
+            await asyncio.wait(sent)
 
     async def _stop_searches(self) -> None:
         """Give the searches a short time to end; the next start begins them again."""

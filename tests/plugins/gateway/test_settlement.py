@@ -404,6 +404,42 @@ async def test_a_message_that_arrives_while_another_is_searched_is_not_taken_for
     assert sorted(service.shown) == ["another answer", "one"]
 
 
+async def test_an_answer_whose_response_comes_after_a_search_is_not_deleted_by_it(harness):
+    harness.asked()
+    service = Finding(LOST_BEFORE, None, LOST_BEFORE)  # the file, the notice, the file again
+    service.searches = [DeliveryError("too many messages", permanent=True)]
+    delivery = harness.delivery(service)
+    delivery.search_pauses = (0.05, 0.05, 0.05)
+    row = a_file()
+    harness.journal.ended("t", "delivered", (row,))
+    send, responds = service.send, asyncio.Event()
+
+    async def send_and_respond_late(outbound):
+        receipt = await send(outbound)
+        if outbound.text == "another answer":
+            await responds.wait()
+        return receipt
+
+    service.send = send_and_respond_late
+    delivery.enqueue([row])
+    async with asyncio.timeout(5):
+        while service.fates:
+            await asyncio.sleep(0.001)
+    harness.journal.accept(Inbound(CHAT, "?", Sender("bo"), message_id="9", event_id="e9"))
+    harness.journal.began("u", "agent:a:other", (2,))
+    other = Outbound("u", CHAT, "another answer", answers="9")
+    harness.journal.ended("u", "delivered", (other,))
+    delivery.enqueue([other])
+    await asyncio.sleep(0.4)
+    responds.set()
+    async with asyncio.timeout(8):
+        while set(harness.states().values()) != {"paid"}:
+            await asyncio.sleep(0.01)
+    await delivery.stop(5)
+
+    assert sorted(service.shown) == ["another answer", "cat.png"]
+
+
 async def test_a_file_that_cannot_be_sent_again_leaves_one_notice(harness):
     harness.asked()
     service, row = Finding(LOST_BEFORE, None, *[DeliveryError("no connection")] * 9), a_file()
