@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 from claw.config import source
 from claw.contracts.errors import UsageError
 from claw.host.manifest import InstalledPlugin, Manifest, ProviderDeclaration
@@ -291,6 +292,15 @@ def test_init_asks_for_provider_key_and_model_and_again_for_what_cannot_be_right
 ) -> None:
     with CliRunner().isolation(input="\n".join(answers) + "\n"):
         assert init.ask_choice(SOME, environ) == choice
+
+
+def test_init_asks_once_about_programs_and_the_answer_is_a_mode() -> None:
+    app = typer.Typer()
+    app.command()(lambda: typer.echo(f"mode={init.ask_exec_mode()}"))
+
+    assert "mode=ask" in CliRunner().invoke(app, input="\n").output
+    refused = CliRunner().invoke(app, input="yes\ndeny\n").output
+    assert ("write ask or deny" in refused, "mode=deny" in refused) == (True, True)
 
 
 def test_a_second_init_sets_up_a_model_where_the_offline_provider_answers(claw: Claw, home: Path) -> None:

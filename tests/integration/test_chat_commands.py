@@ -579,7 +579,7 @@ class Screen:
 
 
 @pytest.mark.parametrize(
-    ("key", "expected", "made"), [("o", "allowed once", True), ("d", "not allowed", False)]
+    ("key", "expected", "made"), [("y", "allowed once", True), ("n", "not allowed", False)]
 )
 def test_at_a_terminal_one_key_answers(tmp_path: Path, key: str, expected: str, made: bool) -> None:
     home, folder = tmp_path / "claw-home", tmp_path / "folder"
@@ -590,7 +590,7 @@ def test_at_a_terminal_one_key_answers(tmp_path: Path, key: str, expected: str, 
     try:
         screen.until("› ")
         screen.type("write hello to note.txt\n")
-        asked = screen.until("[d]eny")
+        asked = screen.until("[n]o")
         assert "Agent default asks to run write" in asked
         assert "│ file_path: note.txt" in asked
         screen.type(f"x{key}")

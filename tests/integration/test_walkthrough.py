@@ -12,7 +12,7 @@ import pytest
 from claw.agent.turn_context import TurnOptions
 from claw.app import App, load_setup
 from claw.contracts.events import TurnEnded
-from claw.runtime import terminal_message
+from claw.runtime import LOCAL_SENDER, terminal_message
 from claw_testing.services import AnthropicService, ServiceReply
 
 SENTENCE = "帮我写一个 Python 脚本,功能是遍历当前目录所有文件"
@@ -86,8 +86,13 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
-async def a_conversation(workspace: Path, home: Path, *sentences: str, turns=TURNS, config=CONFIG):
-    """Say the sentences one after the other; the answers, the requests that arrived, the events."""
+async def a_conversation(
+    workspace: Path, home: Path, *sentences: str, turns=TURNS, config=CONFIG, asked: list[str] | None = None
+):
+    """Say the sentences one after the other; the answers, the requests that arrived, the events.
+
+    :param asked: gets what a person is asked, who allows it once; None: nobody is there.
+    """
     home.mkdir(exist_ok=True)
     events = []
 
@@ -99,6 +104,15 @@ async def a_conversation(workspace: Path, home: Path, *sentences: str, turns=TUR
             config.format(workspace=workspace, url=service.url), encoding="utf-8"
         )
         app = App(load_setup({"CLAW_HOME": str(home), "HOME": str(home), "PATH": "/usr/bin:/bin"}))
+        if asked is not None:
+            approvals = app.registry.approver.value
+
+            async def allow(question):
+                asked.append(question.request.shown)
+                approvals.decide(question.id, "once", channel="terminal", sender=LOCAL_SENDER, owner=True)
+                return True
+
+            approvals.show_request = allow
         try:
             answers = [
                 await app.handle(terminal_message(text), note, TurnOptions(agent="coder"))
@@ -188,14 +202,16 @@ async def test_the_metadata_is_at_the_head_of_this_turn_and_is_not_repeated_in_t
     assert "Inbound Context" in str(later[-1])
 
 
-async def test_the_model_may_run_what_it_wrote(workspace, tmp_path):
+async def test_the_model_runs_what_it_wrote_after_one_approval(workspace, tmp_path):
     turns = (
         ServiceReply(calls=[("write", {"file_path": "list_files.py", "content": SCRIPT})]),
         ServiceReply(calls=[("exec", {"command": "python3 list_files.py"})]),
         ServiceReply("完成。"),
     )
-    _, requests, _ = await a_conversation(workspace, tmp_path / "home", SENTENCE, turns=turns)
+    asked: list[str] = []
+    _, requests, _ = await a_conversation(workspace, tmp_path / "home", SENTENCE, turns=turns, asked=asked)
 
+    assert asked == ["python3 list_files.py"]
     assert "./README.md" in str(requests[2]["messages"][-1])
 
 

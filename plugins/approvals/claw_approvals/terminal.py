@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from claw_approvals.approvals import Approvals
 
-_KEYS = {"o": "once", "a": "always", "d": "deny"}
+_KEYS = {"y": "once", "a": "always", "n": "deny"}
 # Ctrl-D; Ctrl-C only where the terminal sends no signal for it.
 _CANCEL_KEYS = {"\x04": "deny", "\x03": "deny"}
 
@@ -58,7 +58,7 @@ class TerminalApprover:
 def _text(question: "PendingApproval") -> str:
     """Format the request; each line of what is shown is marked, so that it cannot imitate a line of ours."""
     shown = "\n".join(f"  │ {line}" for line in question.request.shown.split("\n"))
-    offered = {"once": t("[o]nce"), "always": t("[a]lways"), "deny": t("[d]eny")}
+    offered = {"once": t("[y]es, once"), "always": t("[a]lways, exactly this"), "deny": t("[n]o")}
     keys = "  ".join(offered[verdict] for verdict in question.verdicts)
     return f"{headline(question.request)}\n{shown}\n{keys}"
 

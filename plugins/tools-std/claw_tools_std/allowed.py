@@ -19,9 +19,6 @@ from claw import ToolError
 from claw_tools_std.launchers import FRONTS, find_launch, wrapped_command
 from claw_tools_std.readers import READERS
 
-SCRIPTS = ("python3", "python")
-"""Default of ``tools.exec.allow``."""
-
 INTERPRETERS = re.compile(
     r"python[\d.]*|pypy[\d.]*|node(js)?|deno|bun|perl[\d.]*|ruby[\d.]*|php[\d.]*|lua[\d.]*|(ba|da|z|k|fi)?sh"
 )
@@ -142,9 +139,8 @@ def is_trusted(path: str, settings: Any) -> bool:
 
 
 def allowed_names(settings: Any) -> Sequence[str]:
-    """Return the bare names and patterns of ``tools.exec.allow``, or the defaults."""
-    allow = settings.allow if "allow" in settings.model_fields_set else SCRIPTS
-    return [entry for entry in allow if isinstance(entry, str)]
+    """Return the bare names and patterns of ``tools.exec.allow``."""
+    return [entry for entry in settings.allow if isinstance(entry, str)]
 
 
 def _is_exact_entry(words: Sequence[str], path: str, settings: Any) -> bool:

@@ -1,14 +1,15 @@
 """The command lines that may start, by ``tools.exec``: a decision over words, made before anything runs.
 
+As shipped (mode ``ask``) a person is asked about every command, unless it runs in a sandbox or the file has a list.
+
 In ``allowlist`` mode a line is parsed into plain commands, which ``|``, ``&&``, ``||`` and ``;`` may join. A
 single one is started without a shell; each of several must be allowed by itself. These may run:
 
 - :data:`READERS`, which only read, and only files of this agent: a word that names something outside of the
   workspace is refused, and so is an option that would write or start another program.
 - ``tools.exec.allow``: a bare name (found on PATH), a pattern over the resolved path when it has a slash, or
-  ``{"argv": [...]}`` for one exact command; only the last may start another program. The default of that key is
-  ``python3`` and ``python``, so that an agent can run what it wrote. **A script may do whatever this user may
-  do**: ``allow: []`` forbids it, a sandbox confines it.
+  ``{"argv": [...]}`` for one exact command; only the last may start another program. **A script may do whatever this
+  user may do**: an interpreter on the list is trusted with everything, a sandbox confines it.
 - ``tools.exec.safeBins``: programs that filter what is piped into them and are given no file.
 
 ``tools.exec.ask`` says when a person is asked: about what is not allowed so (``on-miss``), about everything
@@ -62,13 +63,20 @@ def command_of(line: str, settings: Any, context: ToolContext, folder: str = "."
     :param folder: where it is started, as the model wrote it.
     :raises ToolError: it may not start; the text has the reason, and the key that would allow it.
     """
-    if settings.mode == "deny":
+    mode = settings.mode_in_force(context.wrap is not None)
+    if mode == "deny":
         raise ToolError(
             "commands are switched off",
             where="tools.exec.mode",
             fix="An operator can set it to allowlist or full",
         )
-    if settings.mode == "full":
+    if mode == "ask":
+        raise ToolError(
+            "a person must allow each command, and no person can be asked here",
+            where="tools.exec.mode",
+            fix="An operator can list commands in tools.exec.allow; read, ls, grep and find need no command",
+        )
+    if mode == "full":
         return _through_shell(line, context)
     steps = split_commands(line)
     started = [_checked_words(step.words, settings, context, folder) for step in steps]

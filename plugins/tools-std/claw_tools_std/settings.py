@@ -38,10 +38,10 @@ def _missing_program(entry: str | dict[str, Any]) -> str:
 class ExecSettings(Section):
     """The tool ``exec``."""
 
-    mode: Literal["deny", "allowlist", "full"] = Field(
-        "allowlist",
+    mode: Literal["ask", "deny", "allowlist", "full"] = Field(
+        "ask",
         validation_alias=AliasChoices("mode", "security"),
-        description="deny, only listed commands, or everything.",
+        description="ask about each command, run none, only listed ones, or everything.",
     )
     ask: Literal["off", "on-miss", "always"] = Field("on-miss", description="When a person is asked.")
     allow: tuple[str | dict[str, Any], ...] = Field((), description="Commands that need no question.")
@@ -61,6 +61,17 @@ class ExecSettings(Section):
         description="Shown of what a command says; the whole is kept, and the agent reads on there.",
     )
     background: bool = Field(True, description="Whether commands may go on in the background.")
+
+    def mode_in_force(self, sandboxed: bool) -> str:
+        """Return ``deny``, ``ask``, ``allowlist`` or ``full``.
+
+        ``ask`` gives way to a list that the file has, and to a sandbox, which limits what a command can do.
+        """
+        if self.mode != "ask":
+            return self.mode
+        if self.model_fields_set & {"allow", "safe_bins"}:
+            return "allowlist"
+        return "full" if sandboxed else "ask"
 
     def odd_keys(self, agents: Any) -> Iterator[tuple[tuple[str | int, ...], str, str, dict[str, object]]]:
         """Yield a warning for each entry that matches no folder, program or variable."""

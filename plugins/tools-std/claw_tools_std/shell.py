@@ -267,7 +267,10 @@ async def _authorize(
     try:
         command = programs.command_of(line, settings, context, workdir)
     except ToolError as refused:
-        if settings.mode != "allowlist" or settings.ask == "off":
+        if (
+            settings.mode_in_force(context.wrap is not None) not in ("ask", "allowlist")
+            or settings.ask == "off"
+        ):
             raise
         missed, command = refused, await asyncio.to_thread(programs.asked_for, line, context)
     folder = await asyncio.to_thread(context.files.folder, workdir)

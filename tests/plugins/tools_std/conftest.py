@@ -22,6 +22,7 @@ class Bench:
     status: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=lambda: {"PATH": "/usr/local/bin:/usr/bin:/bin"})
     agent: Any = None
+    wrap: Any = None
     session_key: str = "agent:a:main"
 
     def __post_init__(self) -> None:
@@ -44,6 +45,7 @@ class Bench:
             send,
             self.status,
             self.environment,
+            self.wrap,
             talk=self.talk,
         )
 
@@ -67,13 +69,18 @@ class Bench:
         return file
 
 
+LISTED = {"mode": "allowlist", "allow": ["python3", "python"]}
+"""``tools.exec`` of these tests, which are about what a list lets through: readers and scripts."""
+
+
 @pytest.fixture
 async def bench(tmp_path: Path) -> Any:
     from claw_tools_std import register_tools
 
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    tools = {tool.name: tool for tool in register_tools(SimpleNamespace(section=lambda key, model: model()))}
+    config = SimpleNamespace(section=lambda key, model: model.model_validate(LISTED))
+    tools = {tool.name: tool for tool in register_tools(config)}
     bench = Bench(workspace, tools)
     yield bench
     for tool in tools.values():

@@ -19,7 +19,8 @@ FULL, SAMPLE = 100_000, 3_000
 
 def use(bench, **settings) -> None:
     """The bench's agent has written these ``tools.exec`` settings."""
-    bench.agent = SimpleNamespace(section=lambda key, model: model.model_validate(settings))
+    written = {"mode": "allowlist", "allow": ["python3", "python"], **settings}
+    bench.agent = SimpleNamespace(section=lambda key, model: model.model_validate(written))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from claw.host.worker import check_and_run
+from claw_tools_std.settings import ExecSettings
 
 
 class Person:
@@ -31,10 +32,58 @@ class Person:
 
 
 async def run(bench, person: Person | None, command: str, settings: dict[str, Any], **more: Any):
-    bench.agent = SimpleNamespace(section=lambda key, model: model.model_validate(settings))
+    written = {"mode": "allowlist", **settings}
+    bench.agent = SimpleNamespace(section=lambda key, model: model.model_validate(written))
     context = replace(bench.context, ask=person) if person else bench.context
     result = await check_and_run(bench.tools["exec"], {"command": command, **more}, context)
     return result.is_error, result.blocks[0].text
+
+
+# --- as shipped
+
+
+@pytest.mark.parametrize("command", ["ls", "cat a.txt", "python3 a.py", "echo a > made", "git status"])
+async def test_as_shipped_no_command_runs_unasked(bench, command: str) -> None:
+    bench.put("a.txt", "text\n")
+    bench.put("a.py", "print(1)\n")
+    person = Person(False)
+    failed, text = await run(bench, person, command, {"mode": "ask"})
+    assert failed
+    assert "tools.exec.mode" in text
+    assert [shown for shown, _ in person.asked] == [command]
+    assert await run(bench, None, command, {"mode": "ask", "ask": "off"}) == (failed, text)
+
+
+def test_ask_is_the_mode_that_is_shipped() -> None:
+    assert ExecSettings().mode == "ask"
+
+
+async def test_what_the_person_allows_runs(bench) -> None:
+    assert await run(bench, Person(), "echo one | tr o O", {"mode": "ask"}) == (False, "One\n")
+
+
+async def test_a_list_in_the_file_is_obeyed_without_a_mode(bench) -> None:
+    for settings in ({"allow": ["touch"]}, {"allow": [], "safeBins": ["cut"]}):
+        person = Person(False)
+        assert not (await run(bench, person, "echo fine", {"mode": "ask", **settings}))[0]
+        assert person.asked == []
+        assert (await run(bench, person, "mkdir made", {"mode": "ask", **settings}))[0]
+        assert len(person.asked) == 1
+
+
+async def test_in_a_sandbox_commands_run_unasked_and_inside(bench) -> None:
+    bench.wrap = lambda argv: ["/usr/bin/env", "BOX=in", *argv]
+    person = Person(False)
+    assert await run(bench, person, "echo $BOX; true && pwd", {"mode": "ask"}) == (
+        False,
+        f"in\n{bench.workspace}\n",
+    )
+    assert person.asked == []
+    assert (await run(bench, person, "echo a", {"mode": "ask", "ask": "always"}))[0]
+    assert len(person.asked) == 1
+
+
+# --- with a list
 
 
 async def test_what_is_not_listed_is_asked_about_and_runs_when_allowed(bench) -> None:

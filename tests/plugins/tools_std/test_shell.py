@@ -24,7 +24,8 @@ time.sleep(60)
 
 def use(bench, **settings) -> None:
     """The bench's agent has written these ``tools.exec`` settings."""
-    bench.agent = SimpleNamespace(section=lambda key, model: model.model_validate(settings))
+    written = {"mode": "allowlist", "allow": ["python3", "python"], **settings}
+    bench.agent = SimpleNamespace(section=lambda key, model: model.model_validate(written))
 
 
 @pytest.fixture

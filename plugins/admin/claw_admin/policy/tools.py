@@ -107,6 +107,9 @@ def call(
 
 async def _call(name: str, arguments: dict[str, Any], scenario: Scenario, options: TurnOptions) -> ToolResult:
     async with _app() as host_app:
+        approver = host_app.runtime.registry.approver
+        if ask_here := getattr(approver.value, "ask_at_terminal", None) if approver else None:
+            ask_here(lambda line: typer.echo(line, err=True))
         return await host_app.call_tool(name, arguments, probe_message(scenario), options)
 
 

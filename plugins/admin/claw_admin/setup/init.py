@@ -96,7 +96,8 @@ def init(
         if existing:
             add_to_config(path, config_tree(choice), os.environ)
         else:
-            write_config(path, {"locale": _language(os.environ), **config_tree(choice)}, os.environ)
+            limits = {"tools": {"exec": {"mode": ask_exec_mode()}}} if asked else {}
+            write_config(path, {"locale": _language(os.environ), **config_tree(choice), **limits}, os.environ)
         lines = [t("wrote {path}", path=path)]
     made = create_agent_files(home)
     if as_json:
@@ -261,6 +262,22 @@ def ask_choice(found: Sequence[InstalledPlugin], environ: Mapping[str, str]) -> 
         key = _prompt(t("Key (hidden; empty: none)"), key_problem, default="", hide_input=True)
     model = _prompt(t("Model?"), model_problem, default=(line.default_model if line else "") or None)
     return choice_from_flags(found, environ, provider, key, model, base_url)
+
+
+def ask_exec_mode() -> str:
+    """Ask on the terminal once if the agent may run programs; return the ``tools.exec.mode``."""
+    for line in (
+        t("Programs that the agent wants to run:"),
+        t("  ask: you see each command first, and answer yes, no or always (as shipped)"),
+        t("  deny: it runs none"),
+        t("In a sandbox (sandbox.mode: all) commands run without a question."),
+    ):
+        typer.echo(line)
+
+    def problem(text: str) -> str:
+        return "" if text in ("ask", "deny") else t("write ask or deny")
+
+    return _prompt(t("Programs?"), problem, default="ask")
 
 
 def _prompt(
