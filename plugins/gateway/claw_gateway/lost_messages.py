@@ -93,19 +93,18 @@ class LostMessages:
             for other, state, repeated in rows
         )
 
-    def repeated_notices(self, address: Address, since_ms: int) -> int:
-        """Return how many messages of a chat repeat a notice that is delivered since a time: their ids are unknown.
+    def repeated_since(self, address: Address, since_ms: int) -> list[tuple[Outbound, int]]:
+        """Return the replies delivered to a chat since a time of which more messages may be there, and how many.
 
-        The first mark of a notice may stand for a lost message of a stream, which is counted with its turn.
+        The first mark of a reply may stand for a lost message of a stream, which is counted with its turn.
         """
         rows = self._database.read(
-            """SELECT repeated - (coalesce(streamed > json_array_length(CAST(shown AS TEXT)), 0)) FROM owed
+            """SELECT body, repeated - (coalesce(streamed > json_array_length(CAST(shown AS TEXT)), 0)) FROM owed
             LEFT JOIN watched USING (turn) WHERE repeated > 0 AND state = 'paid' AND sent_at_ms >= ?
-            AND channel = ? AND account = ? AND chat = ?
-            AND (key GLOB '*:cut' OR key GLOB '*:doubt' OR key GLOB '*:left' OR key GLOB '*:wait')""",
+            AND channel = ? AND account = ? AND chat = ?""",
             *(since_ms, address.channel, address.account, address.chat),
         )
-        return sum(int(count) for (count,) in rows)
+        return [(msgspec.json.decode(body, type=Outbound), int(count)) for body, count in rows]
 
     def handed_over(self, key: str) -> tuple[bool, int]:
         """Return true if a reply is with its channel and its arrival is unknown, and how often it was sent although it

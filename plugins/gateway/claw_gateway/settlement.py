@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from claw import Channel, DeliveryError, Outbound, t
+from claw import Address, Channel, DeliveryError, Outbound, t
 from claw.runtime import Timeouts, describe_exception, within
 
 from claw_gateway.journal import Journal
@@ -129,7 +129,7 @@ class Settlement:
         beside, is_open = self._journal.lost_beside(turn, answer.address)
         if len(found) > lost and is_open and not is_last:
             return None
-        beside += self._journal.repeated_notices(answer.address, began_at_ms)
+        beside += self.repeated_notices(answer.address, began_at_ms)
         is_found = len(found) <= lost + (0 if is_open else beside)
         for id in found if is_found else ():
             if id not in whole:
@@ -138,6 +138,11 @@ class Settlement:
         if is_found:
             self._journal.clear_repeated(turn)
         return is_found
+
+    def repeated_notices(self, address: Address, since_ms: int) -> int:
+        """Return how many messages of a chat repeat a notice that was delivered since a time: their ids are unknown."""
+        repeated = self._journal.repeated_since(address, since_ms)
+        return sum(count for outbound, count in repeated if is_notice(outbound))
 
     async def _send_file_again(
         self, channel: Any, outbound: Outbound, found: tuple[str, ...]

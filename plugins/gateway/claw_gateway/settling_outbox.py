@@ -111,7 +111,7 @@ class SettlingOutbox:
             self._journal.lost_beside(turn, outbound.address)[0],
             self._journal.streamed(turn)[1],
             self._journal.unknown_in_turn(turn, outbound.key, notices),
-            self._journal.repeated_notices(outbound.address, self._journal.reply_time_ms(outbound.key)),
+            self._settlement.repeated_notices(outbound.address, self._journal.reply_time_ms(outbound.key)),
         )
         channel, is_alone = self._channel_of(outbound.address), not any(others)
         return await self._settlement.settle(channel, outbound, noticed, is_alone=is_alone, may_wait=may_wait)

@@ -638,15 +638,15 @@ def hanging(service):
     return hangs
 
 
-@pytest.mark.parametrize("deaths", [1, 2])
+@pytest.mark.parametrize(("deaths", "key"), [(1, "t0:cut"), (2, "t0:cut"), (2, "t0"), (2, "in7")])
 async def test_a_piece_is_deleted_although_a_notice_about_an_earlier_turn_is_there_more_than_once(
-    harness, deaths
+    harness, deaths, key
 ):
     service = Finding()
     harness.asked(streamed=((), 1))
-    harness.journal.began("given-up", "agent:a:main", ())
-    given_up = Outbound("given-up:cut", CHAT, "I could not answer", stop_reason="error")
-    harness.journal.ended("given-up", "failed", (given_up,))
+    harness.journal.began("t0", "agent:a:main", ())
+    given_up = Outbound(key, CHAT, "I could not answer", stop_reason="error")
+    harness.journal.ended("t0", "failed", (given_up,))
     for _ in range(deaths):
         dying = harness.delivery(hanging(service))
         dying.recover()
