@@ -403,7 +403,7 @@ BUDGETS = {
     "claw_context": 1717,
     "claw_discord": 2496,
     "claw_feishu": 4523,
-    "claw_gateway": 6407,
+    "claw_gateway": 6410,
     "claw_google": 471,
     "claw_http": 2867,
     "claw_http_sdk": 419,

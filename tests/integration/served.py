@@ -11,12 +11,12 @@ STOP_SECONDS = 20
 
 
 @asynccontextmanager
-async def serve(harness: Harness, last_end: str | None = None) -> AsyncIterator[ChannelServer]:
+async def serve(harness: Harness, last_end: str | None = None, **how: bool) -> AsyncIterator[ChannelServer]:
     """Serve the channels of ``harness`` until the block ends, then close it.
 
     :param last_end: the cause of the end of the process before; empty = it was killed; None = it was stopped.
     """
-    stop, server = asyncio.Event(), ChannelServer(harness.app, last_end)
+    stop, server = asyncio.Event(), ChannelServer(harness.app, last_end, **how)
     running = asyncio.ensure_future(server.run(stop))
     try:
         yield server

@@ -144,7 +144,7 @@ def test_kills_from_outside_cost_nobody_the_answer(post):
     assert answer(post, "a") == "answered\n"
 
 
-async def ended(tmp_path: Path, cause: str | None, times: int) -> tuple[str, FakeProvider]:
+async def ended(tmp_path: Path, cause: str | None, times: int, **how: bool) -> tuple[str, FakeProvider]:
     """The reply to a turn during which the process ended so often in this way."""
     await leave_a_turn(tmp_path, "tell me")
     harness = Harness(FakeProvider(), channels=[FakeChannel()], home=tmp_path)
@@ -154,7 +154,7 @@ async def ended(tmp_path: Path, cause: str | None, times: int) -> tuple[str, Fak
         journal.began("turn-1", "agent:default:fake:direct:user-1", [1], again=True)
     await harness.close()
     channel, model = FakeChannel(), FakeProvider(says("here you are"))
-    async with serve(Harness(model, channels=[channel], home=tmp_path), last_end=cause):
+    async with serve(Harness(model, channels=[channel], home=tmp_path), last_end=cause, **how):
         [said] = await channel.until_shown()
     return said, model
 
@@ -177,6 +177,15 @@ async def test_a_turn_is_given_up_after_three_crashes_or_ten_kills_and_no_stop_c
 
     assert words in said
     assert bool(model.requests) == (words == "here you are")
+
+
+@pytest.mark.parametrize(("times", "words"), [(3, "here you are"), (4, "claw crashed 4 times")])
+async def test_safe_mode_tries_a_turn_once_more_as_a_plugin_beside_it_may_have_crashed(
+    tmp_path, times, words
+):
+    said, _ = await ended(tmp_path, "os._exit", times, safe=True)
+
+    assert words in said
 
 
 def test_a_plugin_that_crashes_in_c_code_is_not_loaded_by_the_third_gateway(home):  # noqa: F811

@@ -171,7 +171,7 @@ class InboundPipeline:
             self._enqueue(self._with_history(await self._with_media(accepted, route)), route)
         return None
 
-    async def resume(self, cut: UnfinishedTurn) -> None:
+    async def resume(self, cut: UnfinishedTurn, most_crashes: int = MAX_CRASHES) -> None:
         """Resume a turn that a crash cut off, or end it with a notice after too many attempts."""
         runtime, taken = self._runtime, []
         for one in cut.taken:
@@ -184,7 +184,7 @@ class InboundPipeline:
         paired = self._pairing.paired(newest.address.channel, newest.address.account)
         if decide_admission(newest, runtime.config, paired).kind != "admitted":
             self._journal.ended(cut.turn, "refused")
-        elif text := _cause_to_give_up(cut):
+        elif text := _cause_to_give_up(cut, most_crashes):
             await self._give_up(cut, newest, text, text)
         else:
             try:
@@ -397,9 +397,9 @@ class InboundPipeline:
         return replace(accepted, inbound=replace(accepted.inbound, around=around))
 
 
-def _cause_to_give_up(cut: UnfinishedTurn) -> str:
+def _cause_to_give_up(cut: UnfinishedTurn, most_crashes: int) -> str:
     """Return the notice for a turn that was cut off too often; empty when it is resumed."""
-    if cut.crashes >= MAX_CRASHES:
+    if cut.crashes >= most_crashes:
         return t(
             "I could not answer your last message: claw crashed {count:time|times} while it worked on it, so it does "
             "not try again. Part of the work may be done. Please ask in another way; the operator finds the cause "

@@ -58,7 +58,7 @@ from claw_gateway.channel_turn import ChannelTurn
 from claw_gateway.delivery import OutboxDelivery
 from claw_gateway.directives import visible_part
 from claw_gateway.failed_replies import send_retries
-from claw_gateway.inbound import InboundPipeline
+from claw_gateway.inbound import MAX_CRASHES, InboundPipeline
 from claw_gateway.journal import UnfinishedTurn, count_end, journal_of
 from claw_gateway.kept_channels import kept_channels
 from claw_gateway.left_typing import remove_left_typing
@@ -81,14 +81,16 @@ class ChannelServer:
     """All channels of an app except the terminal, until ``stop``. The limits of time are those of the app.
 
     :param last_end: the cause of the end of the process before; empty = from outside; None = it was stopped.
+    :param safe: claw runs without the plugins of others, after crashes: each turn that these cut off is tried once more.
     """
 
-    def __init__(self, app: App, last_end: str | None = None) -> None:
+    def __init__(self, app: App, last_end: str | None = None, safe: bool = False) -> None:
         self.app, self._timeouts, self._open, self._was_killed = app, app.timeouts, True, last_end is not None
         self._unserved, self._unheard = accounts_not_served(app), channels_without_listener(app)
         self._reported, self._pausing, self._last_submit = set[str](), dict[str, str](), dict[str, float]()
         self._journal = journal_of(app.runtime)
         count_end(self._journal, last_end)
+        self._most_crashes = MAX_CRASHES + safe
         self._delivery = OutboxDelivery(self._journal, self._channel_of, app.log, app.timeouts)
         self._intake_since: dict[object, float] = {}
         self._turn_queue = TurnQueue(
@@ -292,7 +294,7 @@ class ChannelServer:
                 arrived = waiting.popleft()
                 try:
                     if isinstance(arrived, UnfinishedTurn):
-                        await self._pipeline.resume(arrived)
+                        await self._pipeline.resume(arrived, self._most_crashes)
                     else:
                         await self._pipeline.receive(arrived)
                 except Exception as broken:  # noqa: BLE001 - one message must not stop the others

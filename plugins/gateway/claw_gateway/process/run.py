@@ -181,7 +181,7 @@ class Gateway:
         loop = asyncio.get_running_loop()
         app = App(setup, plugins=self._plugins, log=self._log.warning)
         loop.set_exception_handler(app.on_loop_error)
-        serving = ChannelServer(app, self._end_note.previous)
+        serving = ChannelServer(app, self._end_note.previous, self._safe)
         self._sink.redact = lambda text: serving.app.redact(text)  # noqa: PLW0108 - a reload replaces the app
         self._signals.connect(loop, self._stop, self._reload)
         await self._services.start(app)  # first: the channels import their HTTP library as soon as they run
