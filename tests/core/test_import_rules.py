@@ -410,7 +410,7 @@ BUDGETS = {
     "claw_llm_bridge": 501,
     "claw_local": 235,
     "claw_loop_guard": 251,
-    "claw_mcp": 2033,
+    "claw_mcp": 2345,
     "claw_memory": 1468,
     "claw_mistral": 431,
     "claw_models": 2191,

@@ -5,10 +5,11 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from claw.agent.loop import Emit, PreparedCall
+from claw.agent.models import select_models
 from claw.agent.turn_context import TurnContext
 from claw.config.agents import ExecEnvironment
 from claw.contracts.errors import ToolError, nearest
@@ -334,14 +335,10 @@ class _GatedCall:
         inbound = context.inbound
         talk = make(key, inbound, context, runtime) if make else None
         return ToolContext(
-            call_id=call_id,
-            session_key=context.route.session_key,
-            agent=context.agent,
-            owner=context.route.owner,
-            files=context.fence.for_call(self._rule_files),
-            state_dir=runtime.config.home / "plugins" / self._tool.plugin,
-            progress=progress,
-            send=talk.send if talk else text_sender(key, inbound, deliver), talk=talk,
+            call_id=call_id, session_key=context.route.session_key,
+            agent=context.agent, owner=context.route.owner,
+            files=context.fence.for_call(self._rule_files), state_dir=runtime.config.home / "plugins" / self._tool.plugin,
+            progress=progress, send=talk.send if talk else text_sender(key, inbound, deliver), talk=talk,
             status={
                 "model": str(context.models[0]), "context_tokens": context.window_tokens,
                 "used_tokens": gate.used_tokens, "session_key": context.route.session_key,
@@ -349,6 +346,9 @@ class _GatedCall:
             },
             environment=environment, wrap=self._sandboxed if context.sandbox else None, ask=self._asking_before_effects(),
             memory=context.agent.dir / "agent" if context.is_private else context.notes,
+            model_call=partial(
+                select_models, runtime.registry, context.models, options=context.model_options(detached=True)
+            ),
         )  # fmt: skip
 
 

@@ -198,6 +198,8 @@ class ToolContext:
     :param memory: the folder with the memory that this chat may see: the agent's own (``MEMORY.md``,
         ``memory/``) in a private chat of an owner, else one with the notes of this chat alone. None: no
         memory may be seen.
+    :param model_call: ``model_call(request)`` returns a :class:`claw.ModelCall` of the models of this turn, billed to it,
+        without its instructions, history and tools. None = there is no turn.
     :param wrap: in a sandboxed run, makes the command line that runs a command inside the sandbox; a tool
         that starts a process must use it. None: there is no sandbox.
     """
@@ -216,6 +218,7 @@ class ToolContext:
     ask: ApprovalCallback = _no_person
     talk: Any = None
     memory: Path | None = None
+    model_call: Callable[[Any], Any] | None = None
 
 
 class DaemonThreadPool:
@@ -342,9 +345,7 @@ def validate(tool: Tool, arguments: Any) -> tuple[dict[str, Any], str]:
         kept, problem = args.check_arguments(tool.parameters, arguments)
     except Exception as error:  # noqa: BLE001  a plugin's schema: any error in it is the tool's
         return {}, attributed(tool, t("its parameters are not a valid JSON Schema: {error}", error=error))
-    if problem:
-        problem = t("Invalid arguments for {tool}:", tool=tool.name) + "\n" + problem
-    return kept, problem
+    return kept, problem and t("Invalid arguments for {tool}:", tool=tool.name) + "\n" + problem
 
 
 def fit_result(result: ToolResult, limit: int, suffix: str | None = None) -> ToolResult:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from claw import ClawError, ConfigError, HttpClients, PluginConfig, UsageError, nearest, t
-from claw.runtime import AsJson, Config, command_host, document, load_setup, with_label
+from claw.runtime import AsJson, Config, command_host, document, load_setup, printable, with_label
 from claw_config_sdk import file_of, set_value, unset_value
 
 from claw_mcp import start
@@ -19,6 +19,7 @@ from claw_mcp.fleet import Fleet
 from claw_mcp.login import log_in
 from claw_mcp.offers import full_name
 from claw_mcp.plugin_servers import read_settings
+from claw_mcp.prompts import Arguments, Prompt, prompt_text
 from claw_mcp.record import ServerRecord
 from claw_mcp.serve import serve
 from claw_mcp.settings import NAME_RULE, McpSettings, is_name
@@ -92,7 +93,7 @@ def show(server: str, as_json: AsJson = False) -> None:
         mark = "! " + with_label(held[offer.name], "") if offer.name in held else ""
         typer.echo(f"{mark}{full_name(server, offer.name)}")
         for line in (*offer.description.splitlines(), json.dumps(dict(offer.parameters), ensure_ascii=False)):
-            typer.echo(f"    {line}")
+            typer.echo(f"    {printable(line)}")
 
 
 @mcp_app.command()
@@ -263,12 +264,32 @@ def login(
     file = fleet.login(server)
     if file is None:
         raise UsageError("{name} is a program: only a server at an address has a login", name=server)
-    asked = asyncio.run(log_in(server, settings.servers[server], file, config.http, paste=paste))
+
+    async def log_in_here() -> bool:
+        async with start.short_network() as http:
+            return await log_in(server, settings.servers[server], file, http, paste=paste)
+
+    asked = asyncio.run(log_in_here())
     if not as_json:
         typer.echo(
             t("logged in at {name}", name=server) if asked else t("{name} asks for no login", name=server)
         )
     _connect([server], config, settings, fleet, as_json)
+
+
+@mcp_app.command()
+def prompts(server: str, prompt: Prompt = "", arguments: Arguments = None, as_json: AsJson = False) -> None:
+    """Print the prompts of a server, or one of them with its arguments filled in. Connects to the server.
+
+    claw mcp prompts docs summarize topic=bears
+    """
+    config, settings, _ = _open_fleet()
+    _known(server, settings)
+    text = prompt_text(config, settings, server, prompt, arguments or ())
+    if as_json:
+        document("mcpPrompts", {"server": server, "prompt": prompt, "text": text})
+    else:
+        typer.echo(text)
 
 
 @mcp_app.command()

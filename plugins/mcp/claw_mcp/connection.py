@@ -13,6 +13,7 @@ from claw_mcp import sdk
 from claw_mcp.logins import LoginNeeded
 from claw_mcp.offers import all_offers
 from claw_mcp.record import Offer, pause_seconds
+from claw_mcp.requests import ServerRequests, outside_calls
 from claw_mcp.settings import ServerSettings
 
 _log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class ServerConnection:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name, self.server, self.place = name, server, place
+        self.requests = ServerRequests(name, server)
         self._record_offers, self._clock = on_offers, clock
         self._withheld: set[str] = set()
         self._session: _Session | None = None
@@ -143,7 +145,8 @@ class ServerConnection:
         loop = asyncio.get_running_loop()
         new = _Session(loop, loop.create_future())
         stderr_tail = sdk.StderrTail(self.server.secrets)
-        new.task = loop.create_task(self._run_session(new, stderr_tail), name=f"mcp {self.name}")
+        running, named = self._run_session(new, stderr_tail), f"mcp {self.name}"
+        new.task = loop.create_task(running, name=named, context=outside_calls())
         self._session = new
         try:
             async with asyncio.timeout(
@@ -213,7 +216,8 @@ class ServerConnection:
             new.over.set()  # so that no request waits for a response
 
         try:
-            events = sdk.SessionEvents(new.over.set, changed, withheld, refused)
+            callbacks = self.requests.callbacks
+            events = sdk.SessionEvents(new.over.set, changed, withheld, refused, callbacks)
             async with sdk.session(self.server, self.place, stderr_tail, events) as client:
                 stderr_tail.close()
                 new.ready.set_result(client)

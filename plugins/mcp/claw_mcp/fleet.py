@@ -5,9 +5,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from claw import ClawError, Tool, ToolContext, ToolError, ToolResult
+from claw import ClawError, Text, Tool, ToolContext, ToolError, ToolResult
 
 from claw_mcp import offers, sdk
 from claw_mcp.connection import ServerConnection, Unreachable, pages
@@ -27,6 +27,10 @@ from claw_mcp.settings import McpSettings, ServerSettings
 LONGEST_PAUSE_SECONDS = 3600.0
 """Maximum pause between attempts to reach a new server."""
 
+_WAIT_SECONDS = 3600.0
+"""Maximum time that a server waits for a person or a model during a call, which does not count towards its own limit."""
+
+T = TypeVar("T")
 Request = Callable[[Any], Awaitable[ToolResult | str]]
 
 
@@ -114,6 +118,13 @@ class Fleet:
                 group.create_task(one(name))
         return failed
 
+    async def ask(self, name: str, request: Callable[[Any], Awaitable[T]]) -> T:
+        """Send a request, which may be repeated, to a server (``mcp.Client``).
+
+        :raises ToolError: it cannot be reached, or refused.
+        """
+        return await self._links[name].ask(request, again=True)
+
     def accept(self, name: str, offers: Iterable[str] = ()) -> ServerRecord:
         """Record that the operator accepts the server's present tools."""
         record = accepted(self.record(name), tuple(offers))
@@ -138,6 +149,7 @@ class Fleet:
 
     def _tool(self, full: str, name: str, offer: Offer) -> Tool:
         server = self.servers[name]
+        seconds = server.timeout_seconds + server.connect_seconds
 
         async def run(arguments: dict[str, Any], context: ToolContext) -> ToolResult | str:
             request = _request(offer, arguments, context)
@@ -146,12 +158,18 @@ class Fleet:
                 self._hold(name, offer)
                 return await request(client)
 
+            link = self._links[name]
             try:
-                return await self._links[name].ask(held, again=offer.effects != "once")
+                async with link.requests.during(context, seconds) as call:
+                    result = await link.ask(held, again=offer.effects != "once")
+            except TimeoutError:
+                template = "{tool} took longer than {seconds:g} s and was stopped"
+                raise ToolError(template, tool=full, seconds=seconds) from None
             except Unreachable as why:
                 if not self.record(name).why:  # the first cause, not the pause after it
                     self._records.write(name, with_failure(self.record(name), why, self._now()))
                 raise
+            return _with_notes(result, call.notes)
 
         return Tool(
             name=full,
@@ -161,7 +179,7 @@ class Fleet:
             optional=server.optional,
             owner_only=server.owner_only,
             effects=offer.effects,  # type: ignore[arg-type]
-            timeout_seconds=server.timeout_seconds + server.connect_seconds,
+            timeout_seconds=seconds + _WAIT_SECONDS,
             close=self.close,
         )
 
@@ -177,6 +195,14 @@ class Fleet:
                 name=name,
                 tool=offer.name,
             )
+
+
+def _with_notes(result: ToolResult | str, notes: list[str]) -> ToolResult | str:
+    """Return the result with the notes behind it."""
+    if not notes:
+        return result
+    known = result if isinstance(result, ToolResult) else ToolResult(result)
+    return replace(known, content=(*known.blocks, *map(Text, notes)))
 
 
 def _request(offer: Offer, arguments: dict[str, Any], context: ToolContext) -> Request:

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import httpx2
 from claw import __version__
-from claw.runtime import BusyError, Lock
+from claw.runtime import BusyError
+from claw_config_sdk import Lock
 
 from claw_mcp.logins import LoginFile
 from claw_mcp.settings import OAuthSettings

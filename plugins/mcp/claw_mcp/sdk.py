@@ -9,7 +9,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,6 +111,7 @@ class SessionEvents:
     :param ended: called when the server goes away.
     :param changed: called when the server says that its list of tools changed.
     :param withheld: called with each tool whose form the SDK does not take, and why: without it the whole list fails.
+    :param callbacks: for the requests of the server (``mcp.Client``).
     :param refused: called with the reason when the server does not accept the authorization of a request.
     """
 
@@ -118,6 +119,7 @@ class SessionEvents:
     changed: Callable[[], None]
     withheld: Callable[[str, str], None] = lambda tool, why: None
     refused: Callable[[ClawError], None] = lambda why: None
+    callbacks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 @contextlib.asynccontextmanager
@@ -143,6 +145,7 @@ async def session(
             message_handler=hear,
             client_info=sdk.Implementation(name="claw", version="0.1.0"),
             read_timeout_seconds=None,
+            **events.callbacks,
         )
 
     async with contextlib.AsyncExitStack() as stack:

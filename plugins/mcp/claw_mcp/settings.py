@@ -53,6 +53,15 @@ class ServerSettings(Section):
         description="Longest call of a tool, in seconds; timeout is read too.",
     )
     connect_seconds: float = Field(20, gt=0, description="How long connecting may take.")
+    sampling: Literal["ask"] | bool = Field(
+        False, description="It may ask your models, within the budgets; ask: each time with your approval."
+    )
+    sampling_calls: int = Field(
+        5, ge=1, le=100, description="How many model calls one call of a tool may cause."
+    )
+    roots: tuple[str, ...] = Field(
+        (), description="Folders that it is told of; workspace = the folder of the agent that calls it."
+    )
     disabled: bool = Field(False, description="true: the server is not used.")
     optional: bool = Field(False, description="Its tools stand only when an allow list names them.")
     owner_only: bool = Field(False, description="Its tools are for owners.")
@@ -83,11 +92,12 @@ class ServerSettings(Section):
         return self._plugin
 
     def shipped_by(self, plugin: str, written: dict[str, Any]) -> Self:
-        """Return this server as one that a plugin ships: the operator allows each of its tools.
+        """Return this server as one that a plugin ships: the operator allows each of its tools, and it may ask no models
+        and is told of no folders, which its manifest cannot grant.
 
         :param written: as its manifest has it, so that an update, which moves the package, does not make it another one.
         """
-        found = self.model_copy(update={"optional": True})
+        found = self.model_copy(update={"optional": True, "sampling": False, "roots": ()})
         found._plugin = plugin
         found._identity = (plugin, written.get("command"), written.get("args", []), written.get("url"))
         return found

@@ -3,10 +3,11 @@
 import asyncio
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from claw import ClawError, DiagnosticContext, Finding, HttpClients
 
@@ -74,25 +75,36 @@ def connect(
     failed: dict[str, ClawError] = {}
 
     async def all_of_them() -> None:
-        network = HttpClients()
-        there = Fleet(
-            settings,
-            ServerRecords(config.state_dir),
-            SessionEnvironment(
-                config.state_dir / "work", config.environ, network.client, config.learn_secrets
-            ),
-        )
-        try:
+        async with short_fleet(config, settings) as there:
             failed.update(await there.connect(names, seconds))
-        finally:
-            await there.close()
-            await network.aclose()
 
     # In a thread of its own: the caller may run in an event loop, and a server that hangs is not waited for.
     thread = Thread(target=lambda: asyncio.run(all_of_them()), name="claw-mcp-connect", daemon=True)
     thread.start()
     thread.join(None if seconds is None else seconds + 1)
     return dict(failed)
+
+
+@asynccontextmanager
+async def short_fleet(config: "PluginConfig", settings: McpSettings) -> AsyncIterator[Fleet]:
+    """Yield the servers for one event loop; end their sessions and connections behind the block."""
+    async with short_network() as http:
+        place = SessionEnvironment(config.state_dir / "work", config.environ, http, config.learn_secrets)
+        there = Fleet(settings, ServerRecords(config.state_dir), place)
+        try:
+            yield there
+        finally:
+            await there.close()
+
+
+@asynccontextmanager
+async def short_network() -> AsyncIterator[Callable[..., Any]]:
+    """Yield the HTTP clients for configured addresses (``PluginConfig.http``); close them behind the block."""
+    network = HttpClients()
+    try:
+        yield network.client
+    finally:
+        await network.aclose()
 
 
 def fixes(name: str, server: ServerSettings, why: ClawError) -> list[str]:

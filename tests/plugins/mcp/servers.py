@@ -18,7 +18,7 @@ from claw_mcp.record import ServerRecords
 from claw_mcp.sdk import SessionEnvironment
 from claw_mcp.settings import McpSettings
 
-THINGS = Path(__file__).with_name("things.py")
+THINGS, ASKING = (Path(__file__).with_name(name) for name in ("things.py", "asking.py"))
 
 
 def text(result: ToolResult) -> str:

@@ -270,8 +270,12 @@ async def test_a_call_that_takes_too_long_is_stopped_here_and_there(folder: Path
             await task
         await until((folder / "cancelled").exists)
         assert text(await call(ours, "things__weigh", tmp_path, thing="x")) == "x: 1 kg"
+        link = ours._links["things"]
+        with pytest.raises(TimeoutError):
+            async with link.requests.during(context, 0.1):
+                await link.ask(lambda client: client.call_tool("slow", {}), again=False)
 
-    assert tool.timeout_seconds == 10.2
+    assert tool.timeout_seconds == 3610.2, "10.2, and an hour in which the server waits for claw"
     assert notes == ["halfway"]
     assert starts(folder) == 1
 
@@ -440,6 +444,12 @@ class TestCommands:
 
     def test_a_name_that_is_not_configured_gets_the_nearest(self, claw: Any) -> None:
         assert "did you mean things?" in str(claw("show", "thing").exception)
+
+    def test_a_person_reads_the_prompts_of_a_server_without_control_characters(self, claw: Any) -> None:
+        assert claw("prompts", "things").output == "ask(thing): Ask for a thing.\n"
+        filled = claw("prompts", "things", "ask", "thing=\x1b[2Janvil")
+        assert filled.output == "user: Bring me the ?[2Janvil.\n"
+        assert "thing has no value" in str(claw("prompts", "things", "ask", "thing").exception)
 
 
 UNSOUND = """
