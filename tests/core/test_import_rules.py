@@ -388,7 +388,7 @@ BUDGETS = {
     "claw.agent": 1910,
     "claw.cli": 734,
     "claw.config": 1733,
-    "claw.contracts": 1367,
+    "claw.contracts": 1362,
     "claw.host": 2560,
     "claw.policy": 535,
     "claw.security": 1220,

@@ -8,8 +8,10 @@ import json
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from math import isfinite
-from typing import Annotated, Any
+from sys import float_info
+from typing import Annotated, Any, Literal, TypedDict
+
+import msgspec
 
 from claw.contracts.errors import ClawError, ToolError, nearest
 from claw.i18n import t
@@ -167,16 +169,36 @@ def _signature_error(function: Callable[..., Any], problem: str, fix: str, **val
 
 # --- the schema of a third party ---
 
-_TYPES = frozenset(("object", "array", "string", "number", "integer", "boolean", "null"))
 _OF_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
-_BOUNDS = ("maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf")
 _COUNTS = tuple(
     f"{end}{of}" for end in ("min", "max") for of in ("Length", "Items", "Properties", "Contains")
 )
 _FLAGS = ("uniqueItems", "readOnly", "writeOnly", "deprecated")
 _WORDS = ("title", "description", "pattern", "format", "$comment", "$id", "$anchor")
+_Type = Literal["object", "array", "string", "number", "integer", "boolean", "null"]
+_Number = Annotated[float, msgspec.Meta(ge=-float_info.max, le=float_info.max)]
+_Some = Annotated[list[Any], msgspec.Meta(min_length=1)]
+_VALUES: dict[str, Any] = {
+    "type": _Type | list[_Type],
+    "enum": _Some,
+    "required": list[str],
+    "dependentRequired": dict[str, list[str]],
+    **dict.fromkeys(_OF_SCHEMAS, dict[Any, Any]),
+    **dict.fromkeys(_LISTS, _Some),
+    **dict.fromkeys(_ONE, dict[Any, Any] | bool),
+    "items": dict[Any, Any] | bool | list[Any],
+    **dict.fromkeys(("maximum", "minimum"), _Number),
+    **dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum"), _Number | bool),
+    "multipleOf": Annotated[float, msgspec.Meta(gt=0, le=float_info.max)],
+    **dict.fromkeys(_COUNTS, Annotated[float, msgspec.Meta(ge=0, le=float_info.max, multiple_of=1)]),
+    **dict.fromkeys(_FLAGS, bool | None),
+    **dict.fromkeys(_WORDS, str | None),
+}
+"""Keyword → the values that it may have, or that providers convert: a bound of draft 4 that is true or false, a list of
+``items``, a text or a mark that is null."""
+_Keywords = TypedDict("_Keywords", _VALUES, total=False)  # type: ignore[misc]
 
 
 def schema_problem(schema: Any) -> str:
@@ -204,45 +226,14 @@ def schema_problem(schema: Any) -> str:
 def _node_problem(node: Any, whole: Mapping[str, Any]) -> str:
     if not isinstance(node, Mapping):
         return t("a schema must be an object")
-    kinds = node.get("type", ())
-    for kind in kinds if isinstance(kinds, list | tuple) else (kinds,):
-        if not isinstance(kind, str) or kind not in _TYPES:
-            return t("{given} is no type", given=_excerpt(kind))
-    for key in _OF_SCHEMAS:
-        if not isinstance(node.get(key, {}), Mapping):
-            return t("{place} must be an object", place=key)
-    for key in (*_LISTS, "required", "enum"):
-        if key in node and not (isinstance(node[key], list | tuple) and (node[key] or key == "required")):
-            return t("{place} must be a list", place=key)
-    needed = {"required": node.get("required", ()), **_mapping(node, "dependentRequired")}
-    for key, names in needed.items():
-        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-            return t("{place} must be a list", place=key)
-    if wrong := next((key for key, value in node.items() if not _fits(key, value)), ""):
-        return t("{given} is no value of {place}", given=_excerpt(node[wrong]), place=wrong)
+    try:
+        msgspec.convert({key: value for key, value in node.items() if key in _VALUES}, _Keywords)
+    except msgspec.ValidationError as wrong:
+        key = str(wrong).rpartition("`$.")[2].rstrip("`").partition("[")[0]
+        template = "{given} is no type" if key == "type" else "{given} is no value of {place}"
+        return t(template, given=_excerpt(node[key]), place=key)
     reference = node.get("$ref", "#")
     return "" if _resolves(reference, whole) else t("{given} leads nowhere", given=_excerpt(reference))
-
-
-def _mapping(node: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = node.get(key, {})
-    return value if isinstance(value, Mapping) else {key: value}
-
-
-def _fits(key: str, value: Any) -> bool:
-    """Return true if a keyword may have this value, or one that providers convert: a bound of draft 4 that is true or
-    false, a list of ``items``, a text or a mark that is null.
-    """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    if key in _BOUNDS:
-        converted = key.startswith("exclusive") and isinstance(value, bool)
-        return converted or (is_number and (key != "multipleOf" or value > 0))
-    if key in _COUNTS:
-        return is_number and value >= 0 and value == int(value)
-    if key in _ONE:
-        return isinstance(value, Mapping | bool) or (key == "items" and isinstance(value, list | tuple))
-    kind: type = bool if key in _FLAGS else str if key in _WORDS else object
-    return value is None or isinstance(value, kind)
 
 
 def _resolves(reference: Any, whole: Any) -> bool:
