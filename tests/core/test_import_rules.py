@@ -392,7 +392,7 @@ BUDGETS = {
     "claw.host": 2560,
     "claw.policy": 535,
     "claw.security": 1220,
-    "claw.storage": 723,
+    "claw.storage": 707,
     "claw_admin": 5415,
     "claw_anthropic": 447,
     "claw_approvals": 719,

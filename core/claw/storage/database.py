@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 from claw.storage.files import SYSTEM_DISK, UNKNOWN_CAUSE, Disk, home_problem
 
-_CACHE_SECONDS, _CACHE_MAX = 1.0, 1000  # age and number of cached query results
 _NO_DATABASE = (
     "{path} is not a database and was moved to {place}. Sessions are found again, everything "
     "else starts empty"
@@ -73,7 +72,6 @@ class Database:
         self._is_reading = False
         self._tables: dict[str, tuple[str, ...]] = {}
         self._created: set[str] = set()
-        self._cache: dict[tuple[str, tuple[Any, ...]], tuple[float, list[tuple[Any, ...]]]] = {}
 
     def tables(self, owner: str, *ddl: str) -> None:
         """Declare the tables of a module: statements that may run again (``CREATE TABLE IF NOT EXISTS …``)."""
@@ -83,24 +81,6 @@ class Database:
         """Return all rows of a query."""
         with self._using() as connection:
             return connection.execute(sql, values).fetchall()
-
-    def read_cached(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Return all rows of a query, from a cache of at most one second. For data that seldom changes and is
-        read in every turn: a change by another process is seen a second later, one by this process at once
-        (``clear_cache``).
-        """
-        now, key = self._clock.monotonic(), (sql, values)
-        at, rows = self._cache.get(key, (-_CACHE_SECONDS, []))
-        if now - at >= _CACHE_SECONDS:
-            if len(self._cache) >= _CACHE_MAX:
-                self._cache.clear()
-            rows = self.read(sql, *values)
-            self._cache[key] = now, rows
-        return rows
-
-    def clear_cache(self) -> None:
-        """Clear the cache of ``read_cached`` after a change."""
-        self._cache.clear()
 
     def write(self, sql: str, *values: Any) -> int:
         """Run and commit one statement; return the number of rows that it changed."""
@@ -144,7 +124,6 @@ class Database:
                 self._connection.close()
             self._connection = None
             self._created.clear()
-            self._cache.clear()
 
     @contextmanager
     def _using(self) -> Iterator["sqlite3.Connection"]:

@@ -41,7 +41,7 @@ class Overrides:
 
     def of(self, session_key: str) -> Override:
         """Return what was chosen there, with defaults for the rest. Fields of a newer claw are ignored."""
-        rows = self._database.read_cached("SELECT chosen FROM overrides WHERE session_key = ?", session_key)
+        rows = self._database.read("SELECT chosen FROM overrides WHERE session_key = ?", session_key)
         return msgspec.json.decode(rows[0][0], type=Override) if rows else NO_OVERRIDE
 
     def set(self, session_key: str, **chosen: Any) -> Override:
@@ -52,10 +52,8 @@ class Overrides:
             return override
         written = msgspec.json.encode(override).decode()
         self._database.write("INSERT OR REPLACE INTO overrides VALUES (?, ?)", session_key, written)
-        self._database.clear_cache()
         return override
 
     def clear(self, session_key: str) -> None:
         """Return to the agent's settings."""
         self._database.write("DELETE FROM overrides WHERE session_key = ?", session_key)
-        self._database.clear_cache()
