@@ -370,7 +370,6 @@ from claw.security.workspace_fs import (
 from claw.storage.clock import (
     SYSTEM_CLOCK as SYSTEM_CLOCK,
     Clock as Clock,
-    DailyTask as DailyTask,
     iso_time as iso_time,
     parse_duration as parse_duration,
     zone_of as zone_of,

@@ -177,11 +177,8 @@ async def _checked_stream(
                 event = await anext(stream, None)
             if event is None:
                 return
-            if not isinstance(event, TextDelta | ThinkingDelta | Finished) or not (
-                isinstance(event.message, Assistant)
-                if isinstance(event, Finished)
-                else isinstance(event.text, str)
-            ):
+            is_text = isinstance(event, TextDelta | ThinkingDelta) and isinstance(event.text, str)
+            if not is_text and not (isinstance(event, Finished) and isinstance(event.message, Assistant)):
                 raise TypeError(f"its stream holds {event!r:.100}, which is no model event")
             yield event
     except ClawError:

@@ -212,9 +212,7 @@ def _best_binding(inbound: Inbound, bindings: Sequence[Any]) -> int | None:
     """Return the index of the most specific binding that matches: a thread before a peer, a group, an
     account, a channel. Of two equally specific ones, the first in the file.
     """
-    ranks = {
-        at: rank for at, binding in enumerate(bindings) if (rank := _rank(inbound, binding.match)) is not None
-    }
+    ranks = {at: rank for at, one in enumerate(bindings) if (rank := _rank(inbound, one.match)) is not None}
     return max(ranks, key=lambda at: ranks[at], default=None)
 
 

@@ -198,10 +198,8 @@ class _GatedCall:
 
     async def _fitted(self, result: ToolResult) -> ToolResult:
         """Return the result without known secrets and forged marks, cut to what the model may be given."""
-        masked, most = (
-            _texts(self._runtime.redact.mask_known, result),
-            result_limit(self._context.window_tokens),
-        )
+        masked = _texts(self._runtime.redact.mask_known, result)
+        most = result_limit(self._context.window_tokens)
         most = most if masked.most_chars is None else min(most, masked.most_chars)
         return _texts(wrap_untrusted, fit_result(masked, most, await self._keep_whole(masked, most)))
 

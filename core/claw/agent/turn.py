@@ -165,9 +165,8 @@ async def run_turn(turn: AnyTurn, runtime: Runtime, emit: Emit, replies: MakeRep
     await retry_until_written(began, runtime.log if turn.numbers else None)
     turn.begun = True
     try:
-        context = await resolve_turn(
-            turn.message, turn.route, runtime, turn.options
-        )  # models, layers, prompt
+        # models, layers, prompt
+        context = await resolve_turn(turn.message, turn.route, runtime, turn.options)
         ending = await _run_in_session(turn, context, emit_all)
     except asyncio.CancelledError:
         if turn.parked:
@@ -196,7 +195,7 @@ async def _run_in_session(turn: Turn, context: TurnContext, emit: Emit) -> TurnE
     bill = account_of_turn(turn.message, route, runtime.registry.channel_plugin(turn.message), turn.id)
     bill_to(replace(bill, conversation=session.id))  # who pays for its model calls
     try:
-        await _reset_if_stale(turn, context, session, runtime, emit)
+        await _reset_if_stale(turn, context, session, emit)
         bill_to(replace(bill, conversation=session.id))
         await emit(TurnStarted(turn.id, context.agent.id, route.session_key, str(context.models[0])))
         for line in session.notices:
@@ -207,13 +206,10 @@ async def _run_in_session(turn: Turn, context: TurnContext, emit: Emit) -> TurnE
         session.release()
 
 
-async def _reset_if_stale(
-    turn: Turn, context: TurnContext, session: BaseSession, runtime: Runtime, emit: Emit
-) -> None:
+async def _reset_if_stale(turn: Turn, context: TurnContext, session: BaseSession, emit: Emit) -> None:
     """Start a new conversation when the store says that the last one has expired; the old one is archived."""
-    if not turn.resumed and runtime.sessions.has_expired(
-        session, turn.message, context.agent, runtime.config
-    ):
+    runtime, message = context.runtime, turn.message
+    if not turn.resumed and runtime.sessions.has_expired(session, message, context.agent, runtime.config):
         past = session.messages
         await before_reset(RunningTurn(ToolGate(turn.id, context, emit), session, past, len(past)))
         await session.reset()

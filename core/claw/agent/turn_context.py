@@ -6,12 +6,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from claw.agent.models import (
-    missing_model_error,
-    models_of_agent,
-    select_models,
-    selector_of,
-)
+from claw.agent.models import missing_model_error, models_of_agent, select_models, selector_of
 from claw.agent.routing import Route, parse_key
 from claw.agent.session_queue import SessionQueues
 from claw.config.agents import Agent
@@ -73,6 +68,8 @@ class Runtime:
     """Everything a turn walks through; built once by ``app``.
 
     :param plugins: the objects of plugins that turns call, the loops in which their code runs, and the log.
+    :param rule_file_watch: on the rule files of all agents.
+    :param tested_sandboxes: the names of the sandboxes that work here.
     """
 
     config: Config
@@ -83,6 +80,8 @@ class Runtime:
     default_model: str
     deliver: Callable[[Outbound], Awaitable[Receipt]]
     redact: Redactor
+    rule_file_watch: RuleFileWatch = field(default_factory=RuleFileWatch, compare=False)
+    tested_sandboxes: set[str] = field(default_factory=set, compare=False)
 
     @property
     def registry(self) -> Registry:
@@ -103,26 +102,10 @@ class Runtime:
         """Log a problem that stops nothing; secrets are masked."""
         self.plugins.log(line)
 
-    def withdraw_requests(self, session_key: str) -> int:
-        """Close the approval requests that a conversation waits for; return their number."""
-        approver = self.registry.approver
-        withdraw = getattr(approver.value, "withdraw", None) if approver else None
-        return withdraw(session_key) if withdraw else 0
-
     def window_of(self, model: ModelRef) -> int:
         """Return how many tokens the model reads; a cautious number when its provider does not know."""
         provider = self.registry.providers.get(model.provider)
         return (provider and provider.value.context_tokens(model.model)) or _UNKNOWN_WINDOW
-
-    @cached_property
-    def tested_sandboxes(self) -> set[str]:
-        """The names of the sandboxes that work here."""
-        return set()
-
-    @cached_property
-    def rule_file_watch(self) -> RuleFileWatch:
-        """The watch on the rule files of all agents."""
-        return RuleFileWatch()
 
     @cached_property
     def section_cache(self) -> SectionCache:
@@ -241,7 +224,7 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
     override = runtime.sessions.overrides.of(route.session_key)
     limit = history_limit(inbound, runtime.config)
     agent = runtime.agents(route.agent_id, override.thinking or "", limit)
-    workspace, is_own = _workspace(agent, inbound, options)
+    folder, is_own = _workspace(agent, inbound, options)
     asked, keys = choose_model(options.model or override.model, agent, runtime, bool(options.model))
     models = models_of_agent(agent, runtime.config, runtime.default_model, asked, options.fallbacks)
     if not models:
@@ -260,18 +243,7 @@ async def resolve_turn(inbound: Inbound, route: Route, runtime: Runtime, options
     tools = {one.name: one for one in map(runtime.registry.tools.__getitem__, judgement.positions)}
     tools = {name: one.among(tools) for name, one in tools.items()}
     context = TurnContext(
-        runtime,
-        inbound,
-        route,
-        agent,
-        models,
-        judgement,
-        tools,
-        workspace,
-        is_own,
-        sandbox,
-        keys,
-        bool(asked),
+        runtime, inbound, route, agent, models, judgement, tools, folder, is_own, sandbox, keys, bool(asked)
     )
     facts = _prompt_facts(context, options.mode, override)
     facts, pieces = await runtime.section_cache.render(facts)  # the prompt
@@ -301,10 +273,8 @@ async def _sandbox_of(agent: Agent, route: Route, runtime: Runtime) -> Sandbox |
                 continue
             runtime.tested_sandboxes.add(name)
         return sandbox
-    problem, known = (
-        "this agent runs in a sandbox, and no installed plugin provides {wanted}",
-        plugins_that_bring("sandboxes"),
-    )
+    problem = "this agent runs in a sandbox, and no installed plugin provides {wanted}"
+    known = plugins_that_bring("sandboxes")
     plugin = known.get(settings.backend or next(iter(known)), "")
     raise ClawError(
         "this agent runs in a sandbox, and none works here: {why}" if faults else problem,

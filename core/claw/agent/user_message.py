@@ -71,10 +71,9 @@ class TurnMetadata:
 
     def _metadata(self, taken: Sequence[Inbound]) -> MessageMetadata:
         """Return the additions for messages that form one user message, oldest first: the newest head, all pictures."""
-        pictures = (
-            picture for one in taken for picture in self._pictures_of(one, lambda: self._context.fence)
-        )
-        return MessageMetadata(_head(taken[-1], self._context.runtime), tuple(pictures))
+        context = self._context
+        pictures = (image for one in taken for image in self._pictures_of(one, lambda: context.fence))
+        return MessageMetadata(_head(taken[-1], context.runtime), tuple(pictures))
 
 
 def _head(inbound: Inbound, runtime: Runtime) -> str:

@@ -9,14 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from claw.contracts.messages import (
-    Address,
-    ApprovalRequest,
-    Decision,
-    Inbound,
-    Outbound,
-    Sender,
-)
+from claw.contracts.messages import Address, ApprovalRequest, Decision, Inbound, Outbound, Sender
 from claw.contracts.provider import Credential, ModelCall, ModelRef, Provider, Request, SystemPrompt
 from claw.contracts.transcript import Message, ToolCall
 

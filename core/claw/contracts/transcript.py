@@ -262,9 +262,7 @@ def limit_turns(messages: Sequence[Message], turns: int | None) -> tuple[Message
     """
     if turns is None or turns <= 0:
         return tuple(messages)
-    starts = [
-        place for place, message in enumerate(messages) if isinstance(message, User) and not message.kind
-    ]
+    starts = [place for place, one in enumerate(messages) if isinstance(one, User) and not one.kind]
     return tuple(messages[starts[-turns] :] if len(starts) > turns else messages)
 
 

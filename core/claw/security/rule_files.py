@@ -24,10 +24,8 @@ RULE_FILES_ANYWHERE = ("AGENTS.md", "CLAUDE.md")
 RULE_FILES_OF_AGENT = ("SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "BOOTSTRAP.md", "HEARTBEAT.md")
 """Read from an agent's own folder and its workspace."""
 
-_ANYWHERE, _NAMES = (
-    {name.casefold() for name in names}
-    for names in (RULE_FILES_ANYWHERE, RULE_FILES_ANYWHERE + RULE_FILES_OF_AGENT)
-)
+_ALL = RULE_FILES_ANYWHERE + RULE_FILES_OF_AGENT
+_ANYWHERE, _NAMES = ({name.casefold() for name in names} for names in (RULE_FILES_ANYWHERE, _ALL))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +41,7 @@ class RuleFiles:
     @property
     def paths(self) -> tuple[Path, ...]:
         """Every path that a prompt may read, and some that none reads."""
-        return tuple(
-            folder / name for folder in self.folders for name in (*RULE_FILES_ANYWHERE, *RULE_FILES_OF_AGENT)
-        )
+        return tuple(folder / name for folder in self.folders for name in _ALL)
 
     def contains(self, spot: PathTarget) -> bool:
         """Return true if this is a rule file: by name, as the target of a link, or as a hard link to one."""
@@ -217,9 +213,8 @@ class RuleFileGuard:
         paths = [self._files.display_path(str(change.path)) for change in self._changes]
         names = ", ".join(dict.fromkeys(paths))
         if why := await self._ask(ask_owner) or self._write():
-            return t(
-                "{names}: change rejected, the file was not modified: {why}", names=names, why=why
-            ), False
+            rejected = "{names}: change rejected, the file was not modified: {why}"
+            return t(rejected, names=names, why=why), False
         return t("{names}: an owner approved the change", names=names), True
 
     async def _ask(self, ask_owner: AskOwner) -> str:
@@ -227,9 +222,8 @@ class RuleFileGuard:
         if not self.can_ask:
             return _denial()
         binding = digest_of([[str(one.path), repr(one.before), repr(one.after)] for one in self._changes])
-        return await ask_owner(
-            rule_file_diff(self._changes), t("rules for every later conversation"), binding
-        )
+        title = t("rules for every later conversation")
+        return await ask_owner(rule_file_diff(self._changes), title, binding)
 
     def _write(self) -> str:
         """Make all changes or none; return the reason why they were not made, else an empty text."""

@@ -99,11 +99,8 @@ def _names_issuer(text: str) -> bool:
 def _mask_issued(found: re.Match[str]) -> str:
     """Mask a random value whose name has the name of an issuer of keys and is not one of a public value."""
     name, value = found["name"], found["value"]
-    secret = (
-        len(_CHANGE.findall(value)) > 2
-        and _names_issuer(name)
-        and not re.search(_shapes()["public name"], name)
-    )
+    is_public = re.search(_shapes()["public name"], name)
+    secret = len(_CHANGE.findall(value)) > 2 and _names_issuer(name) and not is_public
     return found[0].replace(value, MASK) if secret else found[0]
 
 

@@ -52,19 +52,3 @@ def zone_of(name: str | None) -> tzinfo | None:
 
 
 SYSTEM_CLOCK = Clock()
-
-
-class DailyTask:
-    """A task that is due at the first check and then once a day, however long the process lives."""
-
-    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._clock = clock
-        self._done: float | None = None
-
-    def due(self) -> bool:
-        """Return true if the task is due, and count it as done."""
-        now = self._clock.now()
-        if self._done is not None and 0 <= now - self._done < 86_400:
-            return False
-        self._done = now
-        return True

@@ -97,13 +97,9 @@ class SessionHistory:
             self._settled_sent, self._settled = self.messages, len(self.unpaired_messages)
         elif isinstance(message, ToolResultMessage):
             newer = self.unpaired_messages[self._settled :]
-            call_count = sum(
-                call.id == message.call_id for m in newer if isinstance(m, Assistant) for call in m.tool_calls
-            )
-            result_count = sum(
-                m.call_id == message.call_id for m in newer if isinstance(m, ToolResultMessage)
-            )
-            if call_count <= result_count:
+            calls = [call.id for one in newer if isinstance(one, Assistant) for call in one.tool_calls]
+            results = [one.call_id for one in newer if isinstance(one, ToolResultMessage)]
+            if calls.count(message.call_id) <= results.count(message.call_id):
                 self._unsettle()
 
 

@@ -37,11 +37,8 @@ def turn_provenance(
     }
     after = {*read, *(name for name, there in parts.items() if there)}
     place = " ".join(filter(None, map(_plain, (address.channel, inbound.chat_type, address.chat))))
-    words = [
-        f"{place}, {'the owner' if owner else 'not the owner'}",
-        f"session {_plain(session_key)}",
-        _plain(day),
-    ]
+    who = "the owner" if owner else "not the owner"
+    words = [f"{place}, {who}", f"session {_plain(session_key)}", _plain(day)]
     if after:
         words.append("after " + ", ".join(sorted(map(_plain, after))))
     return "; ".join(words)

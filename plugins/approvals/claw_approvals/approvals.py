@@ -11,8 +11,9 @@ from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING
 
 from claw import ApprovalRequest, ClawError, Decision, Inbound, Outbound, Sender, t
-from claw.runtime import SYSTEM_CLOCK, TERMINAL, Clock, DailyTask, Database, describe_exception, is_owner
+from claw.runtime import SYSTEM_CLOCK, TERMINAL, Clock, Database, describe_exception, is_owner
 from claw_channel_sdk import PendingApproval
+from claw_config_sdk import DailyTask
 
 from claw_approvals.question import (
     MAX_SHOWN_CHARS,

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from claw import CallAccount, Usage
-from claw.runtime import Clock, DailyTask, Database
+from claw.runtime import Clock, Database
+from claw_config_sdk import DailyTask
 
 from claw_budgets.caps import Amount, BudgetRefusal, SpendingCap, check_budgets
 

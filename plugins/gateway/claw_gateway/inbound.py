@@ -31,7 +31,7 @@ from claw.runtime import (
     route_message,
     run_filters,
 )
-from claw_channel_sdk import ChatApprover, Conversation, is_long_command, run_chat_command
+from claw_channel_sdk import ChatApprover, Conversation, is_long_command, run_chat_command, withdraw_requests
 
 from claw_gateway.abort_words import is_abort
 from claw_gateway.attachments import fetch_attachments
@@ -73,7 +73,7 @@ class ServedConversation(Conversation):
         """Cancel the running turn, its open approval requests, and the messages that wait behind it."""
         key = self.session_key
         ran, waited = self._turn_queue.stop(key)
-        self.runtime.withdraw_requests(key)
+        withdraw_requests(self.runtime, key)
         if not ran and not waited:
             return await super().stop()
         return (

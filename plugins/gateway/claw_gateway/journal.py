@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from claw import AcceptedEvent, ClawError, ConfigError, Inbound, Outbound
-from claw.runtime import SYSTEM_CLOCK, Clock, DailyTask, Database, Statement, to_json
+from claw.runtime import SYSTEM_CLOCK, Clock, Database, Statement, to_json
 from claw_channel_sdk import MessageFate
+from claw_config_sdk import DailyTask
 
 from claw_gateway.commit_sync import CommitSync
 from claw_gateway.failed_replies import FailedReplies

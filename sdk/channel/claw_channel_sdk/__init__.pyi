@@ -11,6 +11,7 @@ from claw_channel_sdk.accounts import (
 from claw_channel_sdk.chat_approver import (
     ChatApprover as ChatApprover,
     PendingApproval as PendingApproval,
+    withdraw_requests as withdraw_requests,
 )
 from claw_channel_sdk.chat_commands import (
     Conversation as Conversation,

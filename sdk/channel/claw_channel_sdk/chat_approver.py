@@ -1,10 +1,11 @@
-"""The contract of an approver whose requests are answered in chats."""
+"""Approval requests in chats: the contract of an approver that asks there, and the end of open requests."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from claw import ApprovalRequest, Approver, Inbound, Outbound
+from claw.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +42,10 @@ class ChatApprover(Approver, Protocol):
 
     def answer_button(self, value: str, inbound: Inbound, owner: bool) -> str | None:
         """Accept the answer of an admitted person; return a line for them, None when it is another button."""
+
+
+def withdraw_requests(runtime: Runtime, session_key: str) -> int:
+    """Close the approval requests that a conversation waits for; return their number."""
+    approver = runtime.registry.approver
+    withdraw = getattr(approver.value, "withdraw", None) if approver else None
+    return withdraw(session_key) if withdraw else 0

@@ -31,6 +31,8 @@ from claw.runtime import (
     resolve_turn,
 )
 
+from claw_channel_sdk.chat_approver import withdraw_requests
+
 _LINE = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:@[\w.-]+)?(?:\s+(.*))?", re.S)
 _SIMILARITY = 0.7
 _HOOK = "register_chat_commands"
@@ -146,7 +148,7 @@ class Conversation:
     async def reset(self) -> None:
         """Start a new session; the old one is archived, open approval requests are closed."""
         runtime = self.runtime
-        runtime.withdraw_requests(self.session_key)
+        withdraw_requests(runtime, self.session_key)
         session = await runtime.sessions.open(self.session_key, self.agent_id)
         try:
             await session.reset()

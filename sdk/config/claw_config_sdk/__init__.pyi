@@ -33,6 +33,7 @@ from claw_config_sdk.schema import (
     section_schema as section_schema,
 )
 from claw_config_sdk.times import (
+    DailyTask as DailyTask,
     local_time as local_time,
     parse_time as parse_time,
 )
