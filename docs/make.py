@@ -225,7 +225,7 @@ def _as_markdown(doc: str) -> str:
 
 def settings() -> str:
     """Return every key of the config file, with its type, default and meaning."""
-    states = states_of(installed_plugins(), {}, {"CLAW_HOME": str(HERE / "no-home")})
+    states = states_of(installed_plugins(), {"CLAW_HOME": str(HERE / "no-home")})
     schema = section_schema(Settings)
     add_owned_schemas(schema, owned_models(states))
     rows = [

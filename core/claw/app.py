@@ -26,7 +26,7 @@ from claw.config.errors import combine_errors
 from claw.config.loader import Config, validate_source
 from claw.config.paths import value_at
 from claw.config.plugin_view import PluginConfig
-from claw.config.source import CONFIG_FILE_NAMES, ConfigSource, find_config, read_config
+from claw.config.source import read_config, read_home
 from claw.config.summary import outline_config
 from claw.config.values import Secret
 from claw.contracts.channel import Channel, ChatCommand
@@ -105,12 +105,10 @@ def load_setup(
     """
     home = discovery.home_of(environ)
     seen = tuple(found) if found is not None else installed_plugins(home)
-    path = file or find_config(home)
-    read = read_config(path) if path else ConfigSource()
+    read = read_config(file) if file else read_home(home)
     aliases = value_at(read.tree, ("models", "aliases"))
     named = [str(value_at(aliases, (model,), model)) for model in models if model]
-    file_name = str(path or home / CONFIG_FILE_NAMES[0])
-    plugin_states = discovery.states_of(seen, read.tree, environ, named, file=file_name, lines=read.lines)
+    plugin_states = discovery.states_of(seen, environ, read, named)
     config = validate_source(read, home, environ, lambda read: discovery.plugin_keys(plugin_states))
     i18n.use_language(config.settings.locale if "locale" in config.raw else i18n.language_of(environ))
     wanted = outline_config(config.layout.tree)

@@ -206,7 +206,6 @@ from claw.host.calls import (
 )
 from claw.host.discovery import (
     home_of as home_of,
-    key_errors_in as key_errors_in,
     open_state as open_state,
     owners_in as owners_in,
     plugin_states as plugin_states,

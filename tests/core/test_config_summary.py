@@ -4,6 +4,7 @@ import json
 
 import jsonschema
 import pytest
+from claw.config.source import ConfigSource
 from claw.config.summary import OUT_OF_RANGE, schema_violations
 from claw.host.discovery import states_of
 from claw.host.manifest import InstalledPlugin, Manifest
@@ -88,12 +89,12 @@ def test_the_short_way_for_simple_schemas_accepts_what_jsonschema_accepts(schema
 
 def test_a_variable_is_filled_in_before_it_is_judged() -> None:
     raw = {"plugins": {"entries": {"paint": {"config": {"colour": "${HUE}"}}}}}
-    assert [one.state for one in states_of([PAINT], raw, {"HUE": "red"})] == ["idle"]
-    [wrong] = states_of([PAINT], raw, {"HUE": "green"})
+    assert [one.state for one in states_of([PAINT], {"HUE": "red"}, ConfigSource(tree=raw))] == ["idle"]
+    [wrong] = states_of([PAINT], {"HUE": "green"}, ConfigSource(tree=raw))
     assert (wrong.state, wrong.stage) == ("quarantined", "config")
     assert wrong.why.startswith("plugins.entries.paint.config.colour: ") and "red, blue" in wrong.fix
 
 
 def test_a_plugin_that_is_switched_off_keeps_its_own_state() -> None:
     raw = {"plugins": {"entries": {"paint": {"enabled": False, "config": {}}}}}
-    assert [one.state for one in states_of([PAINT], raw, {})] == ["disabled"]
+    assert [one.state for one in states_of([PAINT], {}, ConfigSource(tree=raw))] == ["disabled"]

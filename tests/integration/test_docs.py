@@ -66,7 +66,7 @@ def _properties(value, whole):
 
 
 def test_every_setting_in_the_schema_for_editors_says_what_it_means(tmp_path):
-    states = states_of(installed_plugins(), {}, {"CLAW_HOME": str(tmp_path)})
+    states = states_of(installed_plugins(), {"CLAW_HOME": str(tmp_path)})
     ours = [one for one in states if one.found.is_first_party]
     schema = config_schema([one.found.declares for one in ours], owned_models(ours))
 

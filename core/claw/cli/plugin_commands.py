@@ -145,7 +145,7 @@ def _plugin_states(found: Sequence[InstalledPlugin], to_repair: bool) -> tuple[P
         try:
             return discovery.plugin_states(os.environ)
         except ConfigError:
-            return discovery.states_of(found, {}, os.environ)
+            return discovery.states_of(found, os.environ)
     except ClawError:
         if not to_repair:
             raise

@@ -32,7 +32,7 @@ def show(as_json: bool) -> None:
     except ConfigError as why:
         wrong = why
         try:
-            found = states_of(installed_plugins(home_of(os.environ)), {}, os.environ)
+            found = states_of(installed_plugins(home_of(os.environ)), os.environ)
         except OSError:  # the home itself cannot be read
             raise why from None
     if as_json:

@@ -209,9 +209,7 @@ def load_config(home: Path, environ: Mapping[str, str], owners: OwnersOf = no_ow
 
     :raises ConfigError: the file cannot be read, or a key in it is wrong (``ConfigErrors`` when several are).
     """
-    path = source.find_config(home)
-    read = source.read_config(path) if path else source.ConfigSource()
-    return validate_source(read, home, environ, owners)
+    return validate_source(source.read_home(home), home, environ, owners)
 
 
 def validate_source(

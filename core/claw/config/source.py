@@ -66,6 +66,12 @@ def unreadable_home(home: Path, cause: OSError) -> ConfigError:
     return ConfigError("", problem, fix, home=home, cause=cause.strerror)
 
 
+def read_home(home: Path) -> ConfigSource:
+    """Read and parse the config file of ``home``, if there is one; see :func:`find_config` and :func:`read_config`."""
+    path = find_config(home)
+    return read_config(path) if path else ConfigSource()
+
+
 def read_config(path: Path) -> ConfigSource:
     """Read and parse ``path``.
 

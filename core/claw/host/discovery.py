@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from claw import __version__, i18n
-from claw.config.paths import Path as KeyPath, format_key, line_of, normalise_layout
-from claw.config.source import ConfigSource, find_config, read_config, substitute_all, unreadable_home
+from claw.config.paths import format_key, line_of, normalise_layout
+from claw.config.source import ConfigSource, read_home, substitute_all, unreadable_home
 from claw.config.summary import ConfigOutline, PluginKeys, outline_config, schema_violations
 from claw.contracts.errors import ClawError, ConfigError, PluginError
 from claw.host import manifest, state
@@ -29,7 +29,7 @@ from claw.host.manifest import FILE_NAME, InstalledPlugin, declared_channels, sh
 from claw.host.state import PluginState, choose_default_model
 
 if TYPE_CHECKING:
-    from claw.config.loader import Config, OwnersOf
+    from claw.config.loader import OwnersOf
     from claw.storage.database import Database
 
 
@@ -49,24 +49,26 @@ def open_state(home: Path) -> "Iterator[Database | None]":
         yield database if database.path.is_file() else None
 
 
-def plugin_states(environ: Mapping[str, str] = os.environ) -> tuple[PluginState, ...]:
+def plugin_states(
+    environ: Mapping[str, str] = os.environ, read: ConfigSource | None = None
+) -> tuple[PluginState, ...]:
     """Return every installed plugin with its state, in order of id.
 
+    :param read: the config file; None = read that of the home, and switch to its language.
     :raises ConfigError: the file cannot be read at all; a file that is only partly wrong does not stop a
         list.
     """
     home = home_of(environ)
-    path = find_config(home)
-    source = read_config(path) if path else ConfigSource()
-    _use_locale(source.tree)
-    return states_of(installed_plugins(home), source.tree, environ, file=str(path or ""), lines=source.lines)
+    if read is None:
+        read = read_home(home)
+        _use_locale(read.tree)
+    return states_of(installed_plugins(home), environ, read)
 
 
 def use_configured_locale(environ: Mapping[str, str]) -> None:
     """Switch to the language that the file names, if there is a readable file."""
     with contextlib.suppress(ClawError):
-        if path := find_config(home_of(environ)):
-            _use_locale(read_config(path).tree)
+        _use_locale(read_home(home_of(environ)).tree)
 
 
 def _use_locale(raw: Mapping[str, Any]) -> None:
@@ -76,32 +78,25 @@ def _use_locale(raw: Mapping[str, Any]) -> None:
 
 def states_of(
     found: Sequence[InstalledPlugin],
-    raw: Mapping[str, Any],
     environ: Mapping[str, str],
+    read: ConfigSource = ConfigSource(),  # noqa: B008 - frozen
     models: Sequence[str] = (),
-    *,
-    file: str = "",
-    lines: Mapping[KeyPath, int] | None = None,
 ) -> tuple[PluginState, ...]:
-    """Return the plugin states of ``found`` under the plain tree ``raw`` of the file.
+    """Return the plugin states of ``found`` under a config file, or without one.
 
     :param models: further models that this process may call, as ``provider/model``.
-    :param lines: line number of each key of ``file``.
     """
-    home = home_of(environ)
+    home, raw = home_of(environ), read.tree
     found = _with_integrity(found, home)
     wanted = outline_config(raw, short_forms(found))
     used = (*providers_used(wanted, found, environ, raw), *(model.partition("/")[0] for model in models))
-    wrong = _section_errors(found, wanted, environ, file, raw, lines or {})
-    states = state.decide_states(found, wanted, used, wrong)
+    states = state.decide_states(found, wanted, used, _section_errors(found, wanted, environ, read))
     health, now = PluginHealth(home / "plugins"), time.time()
-    failures, sound, graded = health.failures(), health.sound, health.grades
-    if sound or graded:
-        known = [(one, sound.get(one.id, ""), graded.get(one.id, ("", ""))) for one in states]
-        states = (*(replace(one, sound=digest, graded=grade) for one, digest, grade in known),)
-    if not failures:
-        return states
-    return (*state.with_needs([state.with_failures(one, failures.get(one.id, ()), now) for one in states]),)
+    failures, none, judged = health.failures(), ("", ""), list[PluginState]()
+    for one in states:
+        recorded = replace(one, sound=health.sound.get(one.id, ""), graded=health.grades.get(one.id, none))
+        judged.append(state.with_failures(recorded, failures.get(one.id, ()), now))
+    return tuple(state.with_needs(judged))
 
 
 def plugin_keys(plugin_states: Sequence[PluginState]) -> PluginKeys:
@@ -112,18 +107,7 @@ def plugin_keys(plugin_states: Sequence[PluginState]) -> PluginKeys:
 
 def owners_in(environ: Mapping[str, str]) -> "OwnersOf":
     """Return the function that finds, for a file of this home, the keys that its plugins own."""
-
-    def owners(read: ConfigSource) -> PluginKeys:
-        found = installed_plugins(home_of(environ))
-        return plugin_keys(states_of(found, read.tree, environ))
-
-    return owners
-
-
-def key_errors_in(config: "Config", environ: Mapping[str, str]) -> list[ConfigError]:
-    """Return an error for each key of the file that no plugin of this home obeys (:func:`state.config_key_errors`)."""
-    states = states_of(installed_plugins(home_of(environ)), config.raw, environ)
-    return state.config_key_errors(config, states)
+    return lambda read: plugin_keys(plugin_states(environ, read))
 
 
 def _with_integrity(found: Sequence[InstalledPlugin], home: Path) -> Sequence[InstalledPlugin]:
@@ -142,9 +126,7 @@ def _section_errors(
     found: Sequence[InstalledPlugin],
     wanted: ConfigOutline,
     environ: Mapping[str, str],
-    file: str,
-    raw: Mapping[str, Any],
-    lines: Mapping[KeyPath, int],
+    read: ConfigSource,
 ) -> dict[str, ConfigError]:
     """Return, for each plugin whose own section is wrong, the error of the first wrong key."""
     errors: dict[str, ConfigError] = {}
@@ -154,8 +136,8 @@ def _section_errors(
             section = substitute_all(wanted.entries[one.id].get("config", {}), environ)
             for misfit in islice(schema_violations(section, schema), 1):
                 path = ("plugins", "entries", one.id, "config", *misfit.path)
-                path = normalise_layout(raw, short_forms(found)).as_written(path)
-                key, line = format_key(path), line_of(path, lines)
+                path = normalise_layout(read.tree, short_forms(found)).as_written(path)
+                key, file, line = format_key(path), str(read.path or ""), line_of(path, read.lines)
                 errors[one.id] = ConfigError(
                     key, misfit.problem, misfit.fix, file=file, line=line, **misfit.values
                 )

@@ -15,12 +15,13 @@ from claw.runtime import (
     Config,
     ConfigSource,
     PluginKeys,
+    config_key_errors,
     format_key,
-    key_errors_in,
     make_folder,
     no_owners,
     owners_in,
     parse_config,
+    plugin_states,
     read_config,
     replace_file,
     validate_source,
@@ -107,7 +108,8 @@ def _change(
 
         def validate(read: ConfigSource) -> None:
             config = validate_source(read, path.parent, environ or {}, own)
-            if environ is not None and (errors := key_errors_in(config, environ)):
+            states = None if environ is None else plugin_states(environ, read)
+            if states is not None and (errors := config_key_errors(config, states)):
                 raise errors[0]
             if check and read.text == text:
                 check(format_key(place), config)
