@@ -141,7 +141,6 @@ from claw.config.summary import (
 from claw.config.values import (
     Duration as Duration,
     Names as Names,
-    Size as Size,
     origin_of as origin_of,
     section_default as section_default,
     validation_error as validation_error,

@@ -1,7 +1,6 @@
-"""Value types of the config: secrets, durations, sizes, addresses, lists of names; and the base class of all sections."""
+"""Value types of the config: secrets, durations, addresses, lists of names; and the base class of all sections."""
 
 import ipaddress
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,8 +23,6 @@ from pydantic_core import PydanticCustomError, core_schema
 from claw.config.source import SubstitutedText
 from claw.contracts.errors import ConfigError, UsageError
 from claw.storage.clock import parse_duration
-
-_SIZES = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
 
 
 def validation_error(
@@ -219,16 +216,6 @@ def _duration(value: Any) -> Any:
     )
 
 
-def _size(value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?b?)", str(value).strip().lower())
-    unit = match[2] + ("b" if match[2] and not match[2].endswith("b") else "") if match else ""
-    if isinstance(value, str) and match:
-        return int(float(match[1]) * _SIZES[unit])
-    raise validation_error("is not a size", "Write a number of bytes, or one with its unit: 500kb, 2mb")
-
-
 def _names(value: Any) -> Any:
     """Accept ``"*"`` without a list, and refuse any other single text."""
     if value == "*":
@@ -246,11 +233,6 @@ Duration = Annotated[
     WithJsonSchema({"type": ["string", "number"], "examples": ["30m", "1h", "off"]}),
 ]
 """Seconds; written ``30m``, ``1h30m``, ``off``."""
-
-Size = Annotated[
-    int, BeforeValidator(_size), WithJsonSchema({"type": ["string", "integer"], "examples": ["2mb", "500kb"]})
-]
-"""Bytes; written ``2mb`` or as a number."""
 
 Names = Annotated[
     tuple[str, ...], BeforeValidator(_names, json_schema_input_type=tuple[str, ...] | Literal["*"])

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from claw import Section
-from claw.runtime import Duration, Names, Size, section_default, validation_error
+from claw.runtime import Duration, Names, section_default, validation_error
+from claw_config_sdk import Size
 from pydantic import Field, ValidationInfo, model_validator
 
 Ratio = Annotated[float, Field(gt=0, le=1)]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from claw import PluginConfig, Section
-from claw.runtime import Config, Duration, Size
+from claw.runtime import Config, Duration
+from claw_config_sdk import Size
 from pydantic import BeforeValidator, Field, RootModel
 
 

@@ -32,6 +32,9 @@ from claw_config_sdk.scenario import (
 from claw_config_sdk.schema import (
     section_schema as section_schema,
 )
+from claw_config_sdk.sizes import (
+    Size as Size,
+)
 from claw_config_sdk.times import (
     DailyTask as DailyTask,
     local_time as local_time,

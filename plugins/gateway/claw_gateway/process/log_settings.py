@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from claw.runtime import Size
+from claw_config_sdk import Size
 from pydantic import Field, RootModel
 
 _Level = Literal["debug", "info", "warning", "error"]
