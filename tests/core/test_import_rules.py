@@ -387,7 +387,7 @@ BUDGETS = {
     "claw": 550,
     "claw.agent": 1871,
     "claw.cli": 734,
-    "claw.config": 1721,
+    "claw.config": 1711,
     "claw.contracts": 1352,
     "claw.host": 2547,
     "claw.policy": 535,

@@ -1,7 +1,6 @@
 """The config as passed to a plugin: its own sections, the whole settings, an HTTP client and a state folder."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,11 +21,6 @@ if TYPE_CHECKING:
     from claw.storage.database import Database
 
 M = TypeVar("M", bound=BaseModel)
-ContributionsOf = Callable[[str], tuple[tuple[str, Any], ...]]
-
-
-def _no_answers(hook: str) -> tuple[tuple[str, Any], ...]:
-    return ()
 
 
 class PluginConfig:
@@ -42,6 +36,9 @@ class PluginConfig:
     :ivar learn_secrets: masks further secrets, which the plugin has read, in all that claw prints, logs and stores.
     :ivar faults: the reasons why parts of this plugin cannot be used, each with a fix. A hook adds to it; every
         command that shows plugins prints the first one, and the plugin stays in use.
+    :ivar contributions: returns the contributions of the loaded plugins to a hook that this plugin specifies, each as
+        (plugin id, object); it raises ``UsageError`` for any other hook. Complete once all plugins were called: call it
+        while you run, not in a hook.
     """
 
     def __init__(
@@ -57,10 +54,10 @@ class PluginConfig:
         self.learn_secrets = learn_secrets
         self._config, self._http, self._database, self.clock = config, http, database, clock
         self.plugin_id, self.state_dir = plugin_id, state_dir
-        self._answers: ContributionsOf = _no_answers
         self.shared: dict[Any, Any] = {}
         self.chat_menu: Callable[[], Sequence[tuple[str, str, str]]] = tuple
         self.faults: list[ClawError] = []
+        self.contributions: Callable[[str], tuple[tuple[str, Any], ...]] = lambda hook: ()
 
     @property
     def settings(self) -> "Settings":
@@ -127,21 +124,6 @@ class PluginConfig:
         :raises ConfigError: a key in it is wrong, or a required one is missing.
         """
         return self._config.agent_sections(key, model)
-
-    def contributions(self, hook: str) -> tuple[tuple[str, Any], ...]:
-        """Return the contributions of the loaded plugins to a hook that this plugin specifies: (plugin id, object).
-
-        Complete once all plugins were called: read it while you run, not in a hook.
-
-        :raises UsageError: this plugin specifies no such hook.
-        """
-        return self._answers(hook)
-
-    def with_contributions(self, answers: ContributionsOf) -> "PluginConfig":
-        """Return a copy for a plugin that specifies hooks; ``answers`` returns their contributions."""
-        view = copy(self)
-        view._answers = answers
-        return view
 
     def http(
         self,

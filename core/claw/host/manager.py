@@ -205,8 +205,8 @@ class Host:
             kinds, is_module = self._found(plugin).declares.kinds, isinstance(module, ModuleType)
             notes = registry.hook_problems(module, self.specified, kinds) if is_module else []
             specified = dict.fromkeys(registry.specified_by(module, self.specified), plugin)
-            answers_for = partial(self._answers_for, plugin)
-            view = self._views[plugin] = self._view(plugin).with_contributions(answers_for)
+            view = self._views[plugin] = self._view(plugin)
+            view.contributions = partial(self._answers_for, plugin)
             by_hook: dict[str, list[Any]] = {}
             for hook in self._hooks:
                 if (answers := self._asked(plugin, hook, view)) is not None:

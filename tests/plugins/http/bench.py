@@ -139,7 +139,7 @@ async def listening(
     """
     given = {"port": 0, "auth": {"token": TOKEN}, **(gateway or {})}
     config = plugin_config({"gateway": given, "channels": {"http": dict(http or {})}, **(tree or {})}, "http")
-    config = config.with_contributions(lambda hook: tuple(routes))
+    config.contributions = lambda hook: tuple(routes)
     settings = config.channel("http", HttpSettings)
     assert settings is not None
     inbox = FakeInbox(answer)
