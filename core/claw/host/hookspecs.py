@@ -60,7 +60,6 @@ def register_channels(config: "PluginConfig") -> "Iterable[Channel]":
         if settings := config.channel("acme", AcmeSettings):
             yield AcmeChannel(settings, config.http(settings.base_url))
     """
-    return ()
 
 
 @hookspec
@@ -83,7 +82,6 @@ def register_providers(config: "PluginConfig") -> "Iterable[Provider]":
 
         yield Acme(config.provider("acme", AcmeSettings) or AcmeSettings())
     """
-    return ()
 
 
 @hookspec
@@ -105,7 +103,6 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
         async def acme_restart(name: str) -> str:
             return f"{name} is restarting"
     """
-    return ()
 
 
 @hookspec
@@ -127,7 +124,6 @@ def register_prompt_sections(config: "PluginConfig") -> "Iterable[PromptSection]
 
         yield PromptSection("mood", 150, lambda facts: "## Mood\\nBe friendly and brief.")
     """
-    return ()
 
 
 @hookspec
@@ -150,7 +146,6 @@ def register_sandboxes(config: "PluginConfig") -> "Iterable[Sandbox]":
         def wrap(self, argv, *, workspace, environment):
             return ["bwrap", "--ro-bind", "/", "/", "--bind", str(workspace), str(workspace), *argv]
     """
-    return ()
 
 
 @hookspec
@@ -173,7 +168,6 @@ def register_provider_middleware(config: "PluginConfig") -> "Iterable[extensions
         def wrap(self, provider):
             return TimedProvider(provider)  # its stream measures; __getattr__ passes on the rest
     """
-    return ()
 
 
 @hookspec
@@ -196,7 +190,6 @@ def register_model_selectors(config: "PluginConfig") -> "Iterable[extensions.Mod
             ask, own = providers[first.provider].stream, replace(request, model=first.model)
             return lambda said, choice: ask(replace(own, messages=tuple(said), tool_choice=choice))
     """
-    return ()
 
 
 @hookspec
@@ -220,7 +213,6 @@ def register_context_engines(config: "PluginConfig") -> "Iterable[extensions.Con
         def wrap(self, call, turn):
             return lambda messages, tool_choice: call(limit_turns(messages, 20), tool_choice)
     """
-    return ()
 
 
 @hookspec
@@ -246,7 +238,6 @@ def register_reviewers(config: "PluginConfig") -> "Iterable[extensions.Reviewer]
             if call.name == "exec" and not context.owner:
                 return Review("ask", "a person other than the owner wants to run a command")
     """
-    return ()
 
 
 @hookspec
@@ -266,7 +257,6 @@ def register_approvers(config: "PluginConfig") -> "Iterable[extensions.Approver]
         async def ask(self, request):
             return await self.pager.question(request)
     """
-    return ()
 
 
 @hookspec
@@ -287,7 +277,6 @@ def register_filters(config: "PluginConfig") -> "Iterable[extensions.MessageFilt
         def outbound(self, message):
             return replace(message, text=message.text.replace("**", ""))
     """
-    return ()
 
 
 @hookspec
@@ -310,7 +299,6 @@ def register_observers(config: "PluginConfig") -> "Iterable[extensions.Observer]
             if isinstance(event, TurnEnded):
                 self.turns += 1
     """
-    return ()
 
 
 @hookspec
@@ -333,7 +321,6 @@ def register_services(config: "PluginConfig") -> "Iterable[extensions.Service]":
             async with self.listening():
                 await stop.wait()
     """
-    return ()
 
 
 @hookspec
@@ -355,7 +342,6 @@ def register_turn_logs(config: "PluginConfig") -> "Iterable[extensions.TurnLog]"
         def once(self, turn, call):
             return self.database.write("INSERT OR IGNORE INTO acme_calls VALUES (?, ?)", turn, call) == 1
     """
-    return ()
 
 
 @hookspec
@@ -376,7 +362,6 @@ def register_session_stores(config: "PluginConfig") -> "Iterable[extensions.Sess
         async def open(self, key, agent_id):
             return self.opened.setdefault(key, AcmeSession(key, agent_id, "1", self.rows(key)))
     """
-    return ()
 
 
 @hookspec
@@ -403,7 +388,6 @@ def register_chat_commands(config: "PluginConfig") -> "Iterable[ChatCommand]":
         async def run(self, arguments, conversation):
             return f"pong {arguments}"
     """
-    return ()
 
 
 @hookspec
@@ -427,7 +411,6 @@ def register_diagnostics(config: "PluginConfig") -> "Iterable[diagnostics.Diagno
         def check(self, context):
             return [] if self.key else [Finding("acme", "no-key", "acme has no key", "set ACME_KEY")]
     """
-    return ()
 
 
 @hookspec
