@@ -20,6 +20,7 @@ from claw import __version__, i18n
 from claw.config.plugin_view import PluginConfig
 from claw.contracts.diagnostics import INCOMPATIBLE, LOADED, QUARANTINED
 from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageError, nearest
+from claw.contracts.extensions import position_of
 from claw.contracts.prompt import PromptSection
 from claw.contracts.tool import Tool, ToolContext
 from claw.host import hookspecs, registry
@@ -328,8 +329,12 @@ class Host:
                 yield from ((plugin, hook, thing) for thing in things)
 
     def ordered(self, hook: str) -> tuple[Contribution[Any], ...]:
-        """Return what loaded plugins answered to a hook, in the order in which they are asked."""
-        return registry.in_order(self.answers_to(hook), lambda plugin: self._ranks.get((plugin, hook), 0))
+        """Return what loaded plugins answered to a hook, in their order: mark, position, plugin id."""
+
+        def place(one: Contribution[Any]) -> tuple[int, float, str]:
+            return self._ranks.get((one.plugin, hook), 0), position_of(one.value), one.plugin
+
+        return tuple(sorted(self.answers_to(hook), key=place))
 
     def by_name(
         self, hook: str, name_of_thing: Callable[[Any], str] = lambda one: str(one.name)

@@ -44,20 +44,6 @@ class Contribution(Generic[T]):
     value: T
 
 
-def in_order(
-    contributions: Iterable[Contribution[T]], rank: Callable[[str], int] = lambda plugin: 0
-) -> tuple[Contribution[T], ...]:
-    """Return contributions in the order in which they are asked: rank, position, plugin id.
-
-    :param rank: of a plugin for this hook: -1 with ``tryfirst``, 1 with ``trylast``, else 0.
-    """
-    return tuple(
-        sorted(
-            contributions, key=lambda one: (rank(one.plugin), extensions.position_of(one.value), one.plugin)
-        )
-    )
-
-
 def channel_key(name: str, account: str = "default") -> str:
     """Return the key of the channel that serves an account: NAME, or NAME/ACCOUNT for another than the default."""
     return name if account == "default" else f"{name}/{account}"
