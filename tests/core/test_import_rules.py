@@ -389,7 +389,7 @@ BUDGETS = {
     "claw.cli": 734,
     "claw.config": 1711,
     "claw.contracts": 1352,
-    "claw.host": 2525,
+    "claw.host": 2518,
     "claw.policy": 535,
     "claw.security": 1211,
     "claw.storage": 690,

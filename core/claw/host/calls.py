@@ -319,11 +319,9 @@ class SectionCache:
         :param is_new: they were rendered in this turn.
         """
         at, known, pieces = self._kept.get((_session_of(facts), plugin), (-inf, None, {}))
-        is_old = (
-            plugin in self._volatile
-            or self._clock.monotonic() - at >= self._worker.timeouts.section_keep_seconds
-        )
-        return pieces if known == _lasting(facts) and (is_new or not is_old) else None
+        age, keep = self._clock.monotonic() - at, self._worker.timeouts.section_keep_seconds
+        is_valid = is_new or (age < keep and plugin not in self._volatile)
+        return pieces if is_valid and known == _lasting(facts) else None
 
     async def _ask(
         self, plugin: str, facts: PromptFacts, preparing: Sequence[PromptSection]
@@ -389,11 +387,8 @@ def _prepared(section: PromptSection, facts: PromptFacts) -> PromptFacts:
         kind, given = type(getattr(facts, name)), type(getattr(answer, name))
         if not issubclass(given, kind):
             raise TypeError(f"{name} of the facts is {kind.__name__}, not {given.__name__}")
-    if (answer.mode, answer.inbound_meta, _session_of(answer)) != (
-        facts.mode,
-        facts.inbound_meta,
-        _session_of(facts),
-    ):
+    fixed, after = ((one.mode, one.inbound_meta, _session_of(one)) for one in (facts, answer))
+    if fixed != after:
         raise ValueError("prepare changes neither mode nor inbound_meta nor the session")
     return answer
 

@@ -163,10 +163,8 @@ class Host:
         """
         taken = [one.names for one in conflicts if one.kind not in ("twice", "handed")]
         lost = [*((SKIPPED, SKIPPED_FIX, names) for names in taken), *self._skipped]
-        config, skips = (
-            self._health.config_digest() if lost else "",
-            dict[tuple[str, str, str], LoadFailure](),
-        )
+        config = self._health.config_digest() if lost else ""
+        skips: dict[tuple[str, str, str], LoadFailure] = {}
         for cause, fix, names in lost:
             if (id := names["id"]) in self._states and id not in self._given_plugins:
                 failure = LoadFailure(id, NOTED, "run", cause, fix, values=names, config=config)
