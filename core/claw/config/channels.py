@@ -1,10 +1,9 @@
 """Channel settings that core reads: the people and groups that may write, and the handling of their messages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
 
 from claw.config.agents import ToolLists
 from claw.config.summary import DeclaredChannel
@@ -150,20 +149,16 @@ class AnyChannel(ChannelConfig):
     """More accounts of the same service, by name."""
 
 
-def with_token_users(sections: Any, declared: Mapping[str, Sequence[DeclaredChannel]]) -> Any:
-    """Return ``channels`` of the file, with defaults for each channel whose senders have a token: all of them are
-    admitted, and there is nobody to pair. Of several plugins with a channel of one name, all must say so.
+def with_token_user(channel: AnyChannel, declared: Sequence[DeclaredChannel]) -> AnyChannel:
+    """Return the settings of a channel, with other defaults if all of its senders have a token: they are admitted, and
+    there is nobody to pair.
+
+    :param declared: the channel in the manifest of each plugin that has one of this name; all must say so.
     """
-    if not isinstance(sections, Mapping):
-        return sections
-    users = {name: {one.token_user for one in declared.get(name, ())} for name in sections}
-    return {
-        name: {"dmPolicy": "allowlist", "allowFrom": [*users[name]], **_in_camel_case(section)}
-        if len(users[name]) == 1 and "" not in users[name] and isinstance(section, Mapping)
-        else section
-        for name, section in sections.items()
-    }
-
-
-def _in_camel_case(section: Mapping[str, Any]) -> dict[str, Any]:
-    return {to_camel(key): value for key, value in section.items()}
+    users = {one.token_user for one in declared}
+    if len(users) != 1 or "" in users:
+        return channel
+    defaults = {"dm_policy": "allowlist", "allow_from": tuple(users)}
+    return channel.model_copy(
+        update={key: defaults[key] for key in defaults.keys() - channel.model_fields_set}
+    )

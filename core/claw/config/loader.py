@@ -10,7 +10,7 @@ from pydantic import BaseModel, RootModel
 
 from claw.config import source
 from claw.config.agents import Agent, AgentEntry
-from claw.config.channels import with_token_users
+from claw.config.channels import with_token_user
 from claw.config.checks import reference_errors, workspace_errors
 from claw.config.errors import ConfigSections, combine_errors, errors_in, known_keys
 from claw.config.models import Settings
@@ -226,12 +226,13 @@ def validate_source(
     owned, errors = _read_owned(models, sections)
     try:
         rest = without_values(tree, (*owned, *idle_keys(tree, is_described)))
-        rest["channels"] = with_token_users(rest.get("channels", {}), channels)
         settings = sections.read(Settings, rest)
     except ConfigError as wrong:
         errors += errors_in(wrong)
     if errors:
         raise combine_errors(sorted(errors, key=lambda error: error.line or 0))
+    own = {name: with_token_user(one, channels.get(name, ())) for name, one in settings.channels.items()}
+    settings = settings.model_copy(update={"channels": own})
     config = Config(home, read.path, settings, read.tree, environ, sections, owned, channels)
     errors = reference_errors(settings, sections, config.agent_ids)
     if errors := errors or [*workspace_errors(map(config.agent, config.agent_ids), sections)]:
@@ -260,13 +261,13 @@ def _read_owned(
             if model_of is None:
                 continue
             try:
-                model = model_of()
-            except ConfigError as unread:
-                values = {"why": unread.problem, "advice": unread.fix}
-                errors.append(sections.error(path, "{why}", "{advice}", **values))
-                continue
-            try:
-                owned[path] = sections.read(model, value, path, beside=value_at(tree, path[:-1]))
+                owned[path] = sections.read(model_of(), value, path, beside=value_at(tree, path[:-1]))
             except ConfigError as wrong:
-                errors += errors_in(wrong)
+                errors += [
+                    # The error of a model that cannot be imported has no place.
+                    one
+                    if one.file
+                    else sections.error(path, "{why}", "{advice}", why=one.problem, advice=one.fix)
+                    for one in errors_in(wrong)
+                ]
     return owned, errors
