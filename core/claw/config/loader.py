@@ -8,26 +8,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, RootModel
 
-from claw.config import source
+from claw.config import paths, source
 from claw.config.agents import Agent, AgentEntry
 from claw.config.channels import with_token_user
 from claw.config.checks import reference_errors, workspace_errors
 from claw.config.errors import ConfigSections, combine_errors, errors_in, known_keys
 from claw.config.models import Settings
-from claw.config.paths import (
-    IdStep,
-    Layout,
-    Path as KeyPath,
-    camel_case,
-    format_key,
-    id_of,
-    normalise_agent_id,
-    normalise_layout,
-    split_key,
-    value_at,
-    values_at,
-    without_values,
-)
+from claw.config.paths import Layout, Path as KeyPath, camel_case, format_key, normalise_agent_id, value_at
 from claw.config.summary import DeclaredChannel, OwnedModels, PluginKeys, idle_keys
 from claw.contracts.errors import ConfigError, UsageError, nearest
 
@@ -83,9 +70,9 @@ class Config:
         """Return the path of a dotted key, as far as each entry of a list that it names by id is there."""
         path: list[str | int] = []
         here: Any = self.layout.tree
-        for step in split_key(key) or ():
-            if isinstance(step, IdStep):
-                ids = [*map(id_of, here)] if isinstance(here, list) else []
+        for step in paths.split_key(key) or ():
+            if isinstance(step, paths.IdStep):
+                ids = [*map(paths.id_of, here)] if isinstance(here, list) else []
                 if not step.id or step.id not in ids:
                     break
                 step = ids.index(step.id)  # noqa: PLW2901
@@ -220,12 +207,12 @@ def validate_source(
     Pure, except that secret files are read when a secret is revealed, and that ``owners`` may import a model.
     """
     models, channels, short_forms = owners(read)
-    layout = normalise_layout(read.tree, short_forms)
+    layout = paths.normalise_layout(read.tree, short_forms)
     tree, file = layout.tree, str(read.path or home / source.CONFIG_FILE_NAMES[0])
     sections = ConfigSections(layout, read.lines, file, home=home, environ=environ, owned=models)
     owned, errors = _read_owned(models, sections)
     try:
-        rest = without_values(tree, (*owned, *idle_keys(tree, is_described)))
+        rest = paths.without_values(tree, (*owned, *idle_keys(tree, is_described)))
         settings = sections.read(Settings, rest)
     except ConfigError as wrong:
         errors += errors_in(wrong)
@@ -256,7 +243,7 @@ def _read_owned(
     errors: list[ConfigError] = []
     tree = sections.layout.tree
     for key, model_of in models.items():
-        for path, value in () if is_described(key) else values_at(tree, key):
+        for path, value in () if is_described(key) else paths.values_at(tree, key):
             owned[path] = value
             if model_of is None:
                 continue

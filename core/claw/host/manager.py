@@ -23,16 +23,9 @@ from claw.contracts.errors import ClawError, ConfigError, PluginError, UsageErro
 from claw.contracts.extensions import position_of
 from claw.contracts.prompt import PromptSection
 from claw.contracts.tool import Tool, ToolContext
-from claw.host import hookspecs, registry
+from claw.host import hookspecs, isolation, registry
 from claw.host.health import NOTED, LoadFailure, PluginHealth, files_digest
-from claw.host.isolation import (
-    describe_exception,
-    failure_of,
-    function_ids,
-    replaced_functions,
-    run_bounded,
-    show_traceback,
-)
+from claw.host.isolation import describe_exception, failure_of, run_bounded, show_traceback
 from claw.host.manifest import InstalledPlugin, ToolDeclaration, key_variables
 from claw.host.registry import BUILTIN, HOOKS, SLOTS, Contribution, HookRules, Registry
 from claw.host.state import PluginState, failure_fix, require_plugins, with_needs
@@ -103,7 +96,7 @@ class Host:
             self._states.setdefault(plugin, PluginState(self._found(plugin), LOADED, eager=True))
             self._ask(plugin, partial(self._given_plugins.get, plugin))
         self._health.count_crashes({id: state.found for id, state in self._states.items()})
-        self._functions = function_ids()
+        self._functions = isolation.function_ids()
         for state in self.plugin_states:
             wanted = state.to_load
             if wanted.state == LOADED and (wanted.eager or wanted.required or wanted is not state):
@@ -137,12 +130,12 @@ class Host:
             if plugin in self._answers:
                 return True
             self._states[plugin] = self._states[plugin].to_load
-            before = self._functions or function_ids()
+            before = self._functions or isolation.function_ids()
             with self._health.guard(plugin):
                 asked = self._ask(plugin, lambda: self._imported(plugin))
                 loaded = asked and (not self._is_built or self._ask_others_hooks(plugin))
-            after = function_ids()
-            for name in replaced_functions(before, after):
+            after = isolation.function_ids()
+            for name in isolation.replaced_functions(before, after):
                 self._note(t("plugin {id} replaced claw's function {name}", id=plugin, name=name))
             self._functions = self._functions and after
             if loaded and len(self._hooks) == len(HOOKS):  # else a hook that failed was not asked

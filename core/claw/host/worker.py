@@ -22,15 +22,9 @@ from claw.contracts.errors import ToolError
 from claw.contracts.text import repair_text
 from claw.contracts.tool import Tool, ToolContext, ToolResult, attributed, validate
 from claw.contracts.transcript import Image, Text
+from claw.host import isolation
 from claw.host.health import PartHealth, location_of
-from claw.host.isolation import (
-    DEFAULT_TIMEOUTS,
-    ProcessExitRaised,
-    Timeouts,
-    describe_exception,
-    show_traceback,
-    text_of,
-)
+from claw.host.isolation import DEFAULT_TIMEOUTS, ProcessExitRaised, Timeouts, describe_exception
 from claw.i18n import t
 
 T = TypeVar("T")
@@ -278,13 +272,13 @@ async def _isolated(tool: Tool, arguments: dict[str, Any], context: ToolContext)
     try:
         return _as_result(tool, await tool.run(arguments, context))
     except ToolError as error:
-        return ToolResult(repair_text(text_of(error) or type(error).__name__), is_error=True)
+        return ToolResult(repair_text(isolation.text_of(error) or type(error).__name__), is_error=True)
     except BaseException as error:
         if is_own_exit(error):
             raise
         _log.info("tool %s of plugin %s raised", tool.name, tool.plugin, exc_info=error)
-        show_traceback(error)
-        message, place = text_of(error).strip(), location_of(error)
+        isolation.show_traceback(error)
+        message, place = isolation.text_of(error).strip(), location_of(error)
         if " " not in message:  # KeyError('x') says nothing without its name
             message = f"{type(error).__name__}: {message}".removesuffix(": ")
         details = {"error": type(error).__name__, "plugin": tool.plugin}
