@@ -118,11 +118,9 @@ class Config:
         return None
 
     def _or_default(self, found: M | None, key: str, model: type[M]) -> M:
-        if found is not None:
-            return found
-        return (
-            model() if issubclass(model, RootModel) else self.sections.read(model, {}, tuple(key.split(".")))
-        )
+        if found is None and issubclass(model, RootModel):
+            return model()
+        return self.sections.read(model, {}, tuple(key.split("."))) if found is None else found
 
     @cached_property
     def agent_ids(self) -> tuple[str, ...]:

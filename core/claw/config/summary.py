@@ -61,9 +61,7 @@ def package_of_key(path: Path) -> str:
 
 def asks_for_nothing(value: Any) -> bool:
     """Return true if the value of a plugin's key (empty, ``false``, ``off``, ``enabled: false``) needs no plugin."""
-    return value in (None, False, 0, "", "off", [], {}) or (
-        isinstance(value, Mapping) and value.get("enabled") is False
-    )
+    return value in (None, False, 0, "", "off", [], {}) or _mapping(value).get("enabled") is False
 
 
 def idle_keys(tree: Mapping[str, Any], is_core: Callable[[str], bool]) -> list[Path]:
@@ -72,13 +70,8 @@ def idle_keys(tree: Mapping[str, Any], is_core: Callable[[str], bool]) -> list[P
 
     :param is_core: tells which keys core describes itself.
     """
-    found = (
-        (key, path)
-        for key in plugins_that_bring("configKeys")
-        for path, value in values_at(tree, key)
-        if asks_for_nothing(value)
-    )
-    return [path for key, path in found if not is_core(key)]
+    found = ((key, *place) for key in plugins_that_bring("configKeys") for place in values_at(tree, key))
+    return [path for key, path, value in found if asks_for_nothing(value) and not is_core(key)]
 
 
 def install_hint(plugin: str) -> str:
@@ -145,7 +138,8 @@ def outline_config(
 ) -> ConfigOutline:
     """Build the outline of the raw tree, or of ``Config.layout``; values of the wrong type count as absent."""
     tree = normalise_layout(raw, short_forms).tree
-    plugins = _mapping(tree.get("plugins"))
+    plugins, channels = _mapping(tree.get("plugins")), _mapping(tree.get("channels"))
+    entries = _mapping(plugins.get("entries"))
     aliases = _mapping(_mapping(tree.get("models")).get("aliases"))
     texts = [*_leaves(tree)]
     named_models = [text for path, text in texts if _names_model(path)]
@@ -154,14 +148,8 @@ def outline_config(
     return ConfigOutline(
         allow=_names(plugins["allow"]) if isinstance(plugins.get("allow"), list) else None,
         deny=_names(plugins.get("deny")),
-        entries={
-            id: entry for id, entry in _mapping(plugins.get("entries")).items() if isinstance(entry, Mapping)
-        },
-        channels=frozenset(
-            name
-            for name, section in _mapping(tree.get("channels")).items()
-            if _mapping(section).get("enabled", True)
-        ),
+        entries={id: entry for id, entry in entries.items() if isinstance(entry, Mapping)},
+        channels=frozenset(name for name, one in channels.items() if _mapping(one).get("enabled", True)),
         providers=frozenset(_mapping(tree.get("providers"))) | named,
         models=models,
         opt_ins=frozenset(text.strip().lower() for path, text in texts if _allowed(path)),
@@ -248,12 +236,8 @@ def schema_violations(section: Any, schema: Mapping[str, Any]) -> Iterator[Schem
         errors = list(jsonschema.Draft202012Validator(dict(schema)).iter_errors(section))
     except Exception as unsound:  # noqa: BLE001 - a third-party schema
         why = getattr(unsound, "message", "") or type(unsound).__name__
-        yield SchemaViolation(
-            (),
-            "cannot be checked: the plugin's schema is invalid ({why})",
-            "Report it to the plugin's author",
-            {"why": why},
-        )
+        problem = "cannot be checked: the plugin's schema is invalid ({why})"
+        yield SchemaViolation((), problem, "Report it to the plugin's author", {"why": why})
         return
     for error in errors:
         yield from _misfits_of(error)
@@ -271,9 +255,8 @@ def _surely_fits(value: Any, schema: Any) -> bool:
     if not isinstance(schema, Mapping) or not schema.keys() <= _SIMPLE | _NOTES:
         return schema is True
     if "anyOf" in schema:
-        return schema.keys() <= _NOTES | {"anyOf"} and any(
-            _surely_fits(value, one) for one in schema["anyOf"]
-        )
+        fits = any(_surely_fits(value, one) for one in schema["anyOf"])
+        return fits and schema.keys() <= _NOTES | {"anyOf"}
     kind = schema.get("type")
     if "enum" in schema:
         return kind == "string" and isinstance(value, str) and value in schema["enum"]
@@ -316,12 +299,8 @@ def _misfits_of(error: Any) -> Iterator[SchemaViolation]:
 
 def _example_of(error: Any) -> str:
     """Return an example for a text in the wrong format; empty for any other error, and when the schema has none."""
-    rules = (
-        {part.validator for part in error.context} - {"type"}
-        if error.validator == "anyOf"
-        else {error.validator}
-    )
-    examples = error.schema.get("examples")
+    alternatives = error.context if error.validator == "anyOf" else (error,)
+    rules, examples = {part.validator for part in alternatives} - {"type"}, error.schema.get("examples")
     is_text = isinstance(error.instance, str) and rules == {"pattern"}
     return str(examples[0]) if is_text and isinstance(examples, list) and examples else ""
 

@@ -160,13 +160,12 @@ class Host:
         skips: dict[tuple[str, str, str], LoadFailure] = {}
         for cause, fix, names in lost:
             if (id := names["id"]) in self._states and id not in self._given_plugins:
-                failure = LoadFailure(id, NOTED, "run", cause, fix, values=names, config=config)
                 digest = files_digest(self._found(id))
-                skips[id, cause, names["name"]] = replace(failure, digest=digest)
+                skip = LoadFailure(id, NOTED, "run", cause, fix, digest, values=names, config=config)
+                skips[id, cause, names["name"]] = skip
         before = [part for part in self._health.failed_parts() if part[1] in (SKIPPED, _SKIPPED)]
         for part in {*before, *skips}:
-            plugin, cause, name = part
-            self._health.replace_part(plugin, (cause, name), *filter(None, [skips.get(part)]))
+            self._health.replace_part(part[0], part[1:], *filter(None, [skips.get(part)]))
 
     def _imported(self, plugin: str) -> Any:
         package = self._states[plugin].found.package
