@@ -112,7 +112,7 @@ def load_setup(
     config = validate_source(read, home, environ, lambda read: discovery.plugin_keys(plugin_states))
     i18n.use_language(config.settings.locale if "locale" in config.raw else i18n.language_of(environ))
     wanted = outline_config(config.layout.tree)
-    model = choose_default_model(seen, wanted, environ, config.raw)
+    model = choose_default_model(seen, wanted, environ)
     return Setup(config, seen, plugin_states, model, only_looks=only_looks)
 
 

@@ -257,9 +257,10 @@ def test_a_provider_whose_library_is_missing_is_not_chosen_for_its_key_alone():
     ]
     nothing = outline_config({})
 
-    assert choose_default_model(found, nothing, {"A_KEY": "k"}, {}) == "b/m"
+    assert choose_default_model(found, nothing, {"A_KEY": "k"}) == "b/m"
     assert (
-        choose_default_model(found, nothing, {"A_KEY": "k"}, {"providers": {"a": {"apiKey": "k"}}}) == "a/m"
+        choose_default_model(found, outline_config({"providers": {"a": {"apiKey": "k"}}}), {"A_KEY": "k"})
+        == "a/m"
     )
 
 
@@ -270,14 +271,14 @@ def test_the_default_model_is_of_the_first_provider_with_a_key():
     ]
     nothing = outline_config({})
 
-    assert choose_default_model(found, nothing, {"A_KEY": "k"}, {}) == "a/m"
-    assert choose_default_model(found, nothing, {"A_KEY": "  "}, {}) == "rules/r"
-    assert choose_default_model(found, nothing, {}, {"providers": {"a": {"apiKey": "k"}}}) == "a/m"
-    assert choose_default_model(found, nothing, {}, {}) == "rules/r"
+    assert choose_default_model(found, nothing, {"A_KEY": "k"}) == "a/m"
+    assert choose_default_model(found, nothing, {"A_KEY": "  "}) == "rules/r"
+    assert choose_default_model(found, outline_config({"providers": {"a": {"apiKey": "k"}}}), {}) == "a/m"
+    assert choose_default_model(found, nothing, {}) == "rules/r"
 
 
 def test_there_is_no_default_model_without_a_key_and_without_a_provider_that_needs_none():
     found = [plugin("a", providers=[{"name": "a", "env": ["A_KEY"], "defaultModel": "m"}])]
 
-    assert choose_default_model(found, outline_config({}), {}, {}) == ""
-    assert choose_default_model([], outline_config({}), {}, {}) == ""
+    assert choose_default_model(found, outline_config({}), {}) == ""
+    assert choose_default_model([], outline_config({}), {}) == ""

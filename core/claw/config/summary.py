@@ -118,6 +118,7 @@ class ConfigOutline:
     :param entries: ``plugins.entries``, as written.
     :param channels: names with a section that is not disabled.
     :param providers: names with a section, and those in the name of a model.
+    :param provider_sections: name → its section, as written.
     :param models: every model that is named anywhere, as written.
     :param opt_ins: every entry of a tool allow list anywhere, lower-case.
     :param sandboxed: an agent runs commands in a sandbox, in some conversations at least.
@@ -128,6 +129,7 @@ class ConfigOutline:
     entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     channels: frozenset[str] = frozenset()
     providers: frozenset[str] = frozenset()
+    provider_sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     opt_ins: frozenset[str] = frozenset()
     sandboxed: bool = False
@@ -140,6 +142,7 @@ def outline_config(
     tree = normalise_layout(raw, short_forms).tree
     plugins, channels = _mapping(tree.get("plugins")), _mapping(tree.get("channels"))
     entries = _mapping(plugins.get("entries"))
+    providers = _mapping(tree.get("providers"))
     aliases = _mapping(_mapping(tree.get("models")).get("aliases"))
     texts = [*_leaves(tree)]
     named_models = [text for path, text in texts if _names_model(path)]
@@ -150,7 +153,8 @@ def outline_config(
         deny=_names(plugins.get("deny")),
         entries={id: entry for id, entry in entries.items() if isinstance(entry, Mapping)},
         channels=frozenset(name for name, one in channels.items() if _mapping(one).get("enabled", True)),
-        providers=frozenset(_mapping(tree.get("providers"))) | named,
+        providers=frozenset(providers) | named,
+        provider_sections={name: one for name, one in providers.items() if isinstance(one, Mapping)},
         models=models,
         opt_ins=frozenset(text.strip().lower() for path, text in texts if _allowed(path)),
         sandboxed=any(mode not in ("off", False) for _, mode in values_at(tree, "agents.sandbox.mode")),

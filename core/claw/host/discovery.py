@@ -86,10 +86,10 @@ def states_of(
 
     :param models: further models that this process may call, as ``provider/model``.
     """
-    home, raw = home_of(environ), read.tree
+    home = home_of(environ)
     found = _with_integrity(found, home)
-    wanted = outline_config(raw, short_forms(found))
-    used = (*providers_used(wanted, found, environ, raw), *(model.partition("/")[0] for model in models))
+    wanted = outline_config(read.tree, short_forms(found))
+    used = (*providers_used(wanted, found, environ), *(model.partition("/")[0] for model in models))
     states = state.decide_states(found, wanted, used, _section_errors(found, wanted, environ, read))
     health, now = PluginHealth(home / "plugins"), time.time()
     failures, none, judged = health.failures(), ("", ""), list[PluginState]()
@@ -145,13 +145,10 @@ def _section_errors(
 
 
 def providers_used(
-    wanted: ConfigOutline,
-    found: Sequence[InstalledPlugin],
-    environ: Mapping[str, str],
-    raw: Mapping[str, Any],
+    wanted: ConfigOutline, found: Sequence[InstalledPlugin], environ: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return the providers that a model of the configuration, or the default model, refers to."""
-    models = wanted.models or (choose_default_model(found, wanted, environ, raw),)
+    models = wanted.models or (choose_default_model(found, wanted, environ),)
     return tuple(dict.fromkeys(model.partition("/")[0] for model in models))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from claw.config import summary
 from claw.config.paths import Path as KeyPath, values_at
@@ -301,10 +301,7 @@ def _without_need(state: PluginState, by_id: Mapping[str, PluginState]) -> Plugi
 
 
 def choose_default_model(
-    found: Sequence[InstalledPlugin],
-    wanted: ConfigOutline,
-    environ: Mapping[str, str],
-    raw: Mapping[str, Any],
+    found: Sequence[InstalledPlugin], wanted: ConfigOutline, environ: Mapping[str, str]
 ) -> str:
     """Return the default model when the configuration names none: of the first provider with a key, else of
     one that needs none (``fallback``). Empty when there is neither.
@@ -318,13 +315,10 @@ def choose_default_model(
         if wanted.entries.get(one.id, {}).get("enabled") is not False and one.id not in wanted.deny
         for line in one.declares.providers
     ]
-    sections = raw.get("providers")
-    for name, section in sections.items() if isinstance(sections, dict) else ():
-        if isinstance(section, dict):
-            own = (line.default_model for line in providers_of(found) if line.name == name)
-            model = section.get("defaultModel") or section.get("default_model") or next(own, "")
-            if model:
-                return f"{name}/{model}"
+    for name, section in wanted.provider_sections.items():
+        own = (line.default_model for line in providers_of(found) if line.name == name)
+        if model := section.get("defaultModel") or section.get("default_model") or next(own, ""):
+            return f"{name}/{model}"
     fallback = next((line for line in declared if line.fallback), None)
     first = next((line for line in declared if line.ready(environ)), fallback)
     return f"{first.name}/{first.default_model}" if first else ""

@@ -180,9 +180,7 @@ def variables_of(found: Iterable[Any], provider: str) -> tuple[str, ...] | None:
 def key_findings(setup: Setup) -> Iterator[Finding]:
     """Find providers that a model of the file needs and for which neither the file nor this process has a key."""
     config, found = setup.config, setup.found
-    for provider in filter(
-        None, providers_used(outline_config(config.layout.tree), found, config.environ, config.raw)
-    ):
+    for provider in filter(None, providers_used(outline_config(config.layout.tree), found, config.environ)):
         section, variables = config.settings.providers.get(provider), variables_of(found, provider)
         if section is None and variables is None:
             continue  # no manifest names it: what it needs is not known
@@ -243,7 +241,7 @@ def refusal_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Findi
     with open_state(config.home) as database:
         pool, no_key = KeyPool(database), Credential("none", "")
         keyless = [name for name in setup.config.settings.providers if uses_of(pool, name, no_key)[1]]
-    for provider in providers_used(outline_config(config.raw), setup.found, environ, config.raw):
+    for provider in providers_used(outline_config(config.raw), setup.found, environ):
         if provider in keyless and not any(row.provider == provider for row in rows):
             why = t("the service refuses calls without a key")
             yield Finding(f"providers.{provider}", "key", why, f"claw auth add {provider}")
