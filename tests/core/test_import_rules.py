@@ -389,7 +389,7 @@ BUDGETS = {
     "claw.cli": 734,
     "claw.config": 1671,
     "claw.contracts": 1352,
-    "claw.host": 2495,
+    "claw.host": 2476,
     "claw.policy": 535,
     "claw.security": 1211,
     "claw.storage": 690,

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from types import ModuleType, SimpleNamespace
-from typing import Any, Generic, NamedTuple, TypeVar, get_args
+from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 
 from claw.config.plugin_view import PluginConfig
+from claw.config.summary import read_table
 from claw.contracts import extensions
 from claw.contracts.channel import Channel, ConversationChange
 from claw.contracts.diagnostics import Diagnostic, Finding
@@ -125,7 +126,7 @@ _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _COMMAND_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
-class Hook(NamedTuple):
+class Hook(msgspec.Struct, frozen=True, rename="camel"):
     """A hook that every plugin is asked: its kind in manifests, and the members of every object that answers it.
 
     :param slot: the key under ``plugins.slots`` that chooses the one answer in force; empty when all are.
@@ -138,27 +139,8 @@ class Hook(NamedTuple):
     on_demand: bool = False
 
 
-HOOKS = {
-    "register_channels": Hook("channel", ("name", "run", "send", "capabilities")),
-    "register_providers": Hook("provider", ("name", "stream", "credentials", "context_tokens")),
-    "register_tools": Hook("tool", ("name", "description", "run", "parameters")),
-    "register_prompt_sections": Hook("section", ("name", "position", "render")),
-    "register_sandboxes": Hook("sandbox", ("name", "probe", "wrap")),
-    "register_provider_middleware": Hook("middleware", ("name", "wrap")),
-    "register_model_selectors": Hook("models", ("name", "select", "credentials"), "models"),
-    "register_context_engines": Hook("context", ("name", "wrap", "compact", "before_reset"), "context"),
-    "register_reviewers": Hook("reviewer", ("before",)),
-    "register_approvers": Hook("approver", ("name", "ask"), "approvals"),
-    "register_filters": Hook("filter"),
-    "register_observers": Hook("observer", ("on_event",)),
-    "register_services": Hook("service", ("name", "run"), on_demand=True),
-    "register_turn_logs": Hook(
-        "turn-log", ("name", "began", "joined", "once", "not_begun", "ended"), "turnLog"
-    ),
-    "register_session_stores": Hook("session-store", ("name", "open"), "sessions"),
-    "register_chat_commands": Hook("chat-command", ("name", "summary", "run"), on_demand=True),
-    "register_diagnostics": Hook("diagnostic", ("name", "check"), on_demand=True),
-}
+HOOKS = msgspec.convert(read_table("host/hooks.json"), dict[str, Hook])
+"""The hooks that every plugin is asked, in this order."""
 SLOTS = {hook.slot: name for name, hook in HOOKS.items() if hook.slot}
 """The hooks of which one answer is in force, by the key under ``plugins.slots`` that chooses it."""
 _DATA = frozenset(("name", "capabilities", "description", "parameters", "position", "probe", "summary"))
