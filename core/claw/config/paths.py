@@ -8,7 +8,7 @@ person wrote it.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 PathPart = str | int
@@ -165,7 +165,6 @@ class Layout:
 
     tree: Mapping[str, Any]
     moved: tuple[tuple[Path, Path], ...] = ()
-    short_forms: Mapping[str, Path] = field(default_factory=dict)
 
     def as_written(self, path: Path) -> Path:
         """Convert a path in ``tree`` to the path that the person wrote."""
@@ -173,11 +172,6 @@ class Layout:
             if path[: len(place)] == place:
                 return written + path[len(place) :]
         return path
-
-    def full_path(self, name: str) -> Path | None:
-        """Return the path that a name at the top level stands for; None when it is no short form."""
-        moved = {written[0]: place for place, written in self.moved if len(written) == 1}
-        return _long_form(name, self.short_forms) or moved.get(name)
 
 
 def camel_case(name: str) -> str:
@@ -202,7 +196,7 @@ def normalise_layout(raw: Mapping[str, Any], short_forms: Mapping[str, Path]) ->
             del tree[key]
             moved.append((target, (key,)))
     moved += _entries_to_list(tree)
-    return Layout(tree, tuple(moved), short_forms)
+    return Layout(tree, tuple(moved))
 
 
 def _long_form(key: str, short_forms: Mapping[str, Path]) -> Path | None:

@@ -16,7 +16,7 @@ def get_value(tree: Mapping[str, Any], key: str, short_forms: Mapping[str, KeyPa
     :raises UsageError: the file has no such key.
     """
     layout = normalise_layout(tree, short_forms)
-    value = value_at(layout.tree, _resolve_path(layout, key, must_exist=True), _MISSING)
+    value = value_at(layout.tree, _resolve_path(layout, key, short_forms, must_exist=True), _MISSING)
     if value is _MISSING:
         fix = "claw config get without a key shows all of it"
         raise UsageError("{key} is not set in the file", fix=fix, key=key)
@@ -32,10 +32,12 @@ def written_path(
     :raises UsageError: the key is malformed, or a list entry in it does not exist.
     """
     layout = normalise_layout(tree, short_forms)
-    return layout.as_written(_resolve_path(layout, key, must_exist=must_exist))
+    return layout.as_written(_resolve_path(layout, key, short_forms, must_exist=must_exist))
 
 
-def _resolve_path(layout: Layout, key: str, *, must_exist: bool) -> KeyPath:
+def _resolve_path(
+    layout: Layout, key: str, short_forms: Mapping[str, KeyPath], *, must_exist: bool
+) -> KeyPath:
     """Return the path of ``key`` in the arranged tree, also if it is not set yet; ids become indexes, and the spelling
     of the file is used."""
     wanted = split_key(key)
@@ -43,18 +45,22 @@ def _resolve_path(layout: Layout, key: str, *, must_exist: bool) -> KeyPath:
         raise UsageError("{key} is not a valid key", fix="Write it like agents.list[0].tools.allow", key=key)
     here: Any = layout.tree
     path: list[str | int] = []
-    for step in _expanded(wanted, layout):
+    for step in _expanded(wanted, layout, short_forms):
         found = _resolve_step(here, step, key, path, must_exist)
         path.append(found)
         here = value_at(here, (found,), _MISSING)
     return tuple(path)
 
 
-def _expanded(wanted: tuple[str | int | IdStep, ...], layout: Layout) -> tuple[str | int | IdStep, ...]:
-    """Expand short forms at the top level to their full path."""
+def _expanded(
+    wanted: tuple[str | int | IdStep, ...], layout: Layout, short_forms: Mapping[str, KeyPath]
+) -> tuple[str | int | IdStep, ...]:
+    """Expand short forms at the top level to their full path, those too that the file does not have yet."""
     head = wanted[0]
-    if isinstance(head, str) and (path := layout.full_path(head)):
-        return (*path, *wanted[1:])
+    known = normalise_layout({head: None}, short_forms).moved if isinstance(head, str) else ()
+    for path, written in (*known, *layout.moved):
+        if written == (head,):
+            return (*path, *wanted[1:])
     if wanted[:2] == ("agents", "entries") and len(wanted) > 2 and isinstance(wanted[2], str):
         return ("agents", "list", IdStep(wanted[2]), *wanted[3:])
     return wanted
