@@ -37,12 +37,8 @@ class ToolLists(Section):
     @model_validator(mode="after")
     def _not_both_lists(self) -> "ToolLists":
         if self.allow and self.also_allow:
-            raise validation_error(
-                "allow and alsoAllow are both set in one section",
-                "Move the entries of alsoAllow into allow, or remove allow so that alsoAllow "
-                "extends a profile",
-                at=("alsoAllow",),
-            )
+            fix = "Move the entries of alsoAllow into allow, or remove allow so that alsoAllow extends a profile"
+            raise validation_error("allow and alsoAllow are both set in one section", fix, at=("alsoAllow",))
         return self
 
 
@@ -330,8 +326,5 @@ class Agent:
         A section of the defaults that is written at the top level of the file is named as it is written there.
         """
         name = camel_case(section)
-        return (
-            f"{self.key}.{name}"
-            if name in self.overridden
-            else self.short_keys.get(name, f"agents.defaults.{name}")
-        )
+        of_defaults = self.short_keys.get(name, f"agents.defaults.{name}")
+        return f"{self.key}.{name}" if name in self.overridden else of_defaults

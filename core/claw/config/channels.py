@@ -71,9 +71,8 @@ def _by_id(value: Any) -> Any:
             group = dict(entry) if isinstance(entry, dict) else {}
             id = next((group.pop(name) for name in ("chatId", "chat_id", "id") if name in group), None)
             if not isinstance(id, str | int):
-                raise validation_error(
-                    "has no chatId", "Write groups as {forms}", at=(index,), forms=_GROUP_FORMS
-                )
+                problem, fix = "has no chatId", "Write groups as {forms}"
+                raise validation_error(problem, fix, at=(index,), forms=_GROUP_FORMS)
             joined[str(id)] = group
         return joined
     if not isinstance(value, dict) or not all(isinstance(group, dict) for group in value.values()):
@@ -121,16 +120,11 @@ class ChannelConfig(Section):
 
     @model_validator(mode="after")
     def _open_needs_a_star(self) -> Self:
-        if (
-            self.dm_policy == "open"
-            and "*" not in self.allow_from
-            and not isinstance(self, AnyAccount | AnyChannel)
-        ):
-            raise validation_error(
-                "dmPolicy is open, but allowFrom does not contain '*': the channel does not start",
-                "Write allowFrom: ['*'] to admit everyone, or use dmPolicy: pairing",
-                at=("allowFrom",),
-            )
+        is_of_plugin = not isinstance(self, AnyAccount | AnyChannel)
+        if is_of_plugin and self.dm_policy == "open" and "*" not in self.allow_from:
+            problem = "dmPolicy is open, but allowFrom does not contain '*': the channel does not start"
+            fix = "Write allowFrom: ['*'] to admit everyone, or use dmPolicy: pairing"
+            raise validation_error(problem, fix, at=("allowFrom",))
         return self
 
 

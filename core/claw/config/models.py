@@ -126,15 +126,12 @@ class ProviderConfig(Section):
         ids = [profile.id for profile in self.auth_profiles]
         for index, id in enumerate(ids):
             if id in ids[:index]:
-                at = ("authProfiles", index, "id")
-                raise validation_error(
-                    "duplicate profile id {id}", "Give each profile its own id", at=at, id=id
-                )
+                at, fix = ("authProfiles", index, "id"), "Give each profile its own id"
+                raise validation_error("duplicate profile id {id}", fix, at=at, id=id)
         for index, id in enumerate(self.auth_order):
             if id not in ids:
-                raise validation_error(
-                    "there is no profile {id}", "Use ids of authProfiles", at=("authOrder", index), id=id
-                )
+                fix = "Use ids of authProfiles"
+                raise validation_error("there is no profile {id}", fix, at=("authOrder", index), id=id)
         return self
 
 

@@ -13,7 +13,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    GetCoreSchemaHandler,
     WithJsonSchema,
     model_validator,
 )
@@ -152,15 +151,11 @@ class Secret:
     __str__ = __repr__
 
     @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        return core_schema.with_info_plain_validator_function(
-            cls._read,
-            serialization=core_schema.plain_serializer_function_ser_schema(
-                lambda secret: "******" if secret else "", when_used="json"
-            ),
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
+        shown = core_schema.plain_serializer_function_ser_schema(
+            lambda secret: "******" if secret else "", when_used="json"
         )
+        return core_schema.with_info_plain_validator_function(cls._read, serialization=shown)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
@@ -178,9 +173,8 @@ class Secret:
             return value
         context = info.context or {}
         points = isinstance(value, Mapping) and set(value) in ({"env"}, {"file"})
-        if not isinstance(value, str) and not (
-            points and all(isinstance(t, str) and t for t in value.values())
-        ):
+        is_reference = points and all(isinstance(name, str) and name for name in value.values())
+        if not isinstance(value, str) and not is_reference:
             forms = "text, ${NAME}, {env: NAME} or {file: path}"
             raise validation_error("must be {forms}", "Put a string in quotes", forms=forms)
         return cls(value, environ=context.get("environ"), home=context.get("home", Path()))
@@ -211,9 +205,8 @@ def _duration(value: Any) -> Any:
             return seconds
     elif isinstance(value, float) or (value == 0 and value is not False):
         return value
-    raise validation_error(
-        "is not a duration", "Write a number with its unit: 30s, 30m, 1h30m, 2d; off or 0m for never"
-    )
+    fix = "Write a number with its unit: 30s, 30m, 1h30m, 2d; off or 0m for never"
+    raise validation_error("is not a duration", fix)
 
 
 def _names(value: Any) -> Any:
@@ -221,9 +214,8 @@ def _names(value: Any) -> Any:
     if value == "*":
         return ("*",)
     if isinstance(value, str):
-        raise validation_error(
-            "must be a list, not a single string", "Write it as a list: [{value}]", value=value
-        )
+        fix = "Write it as a list: [{value}]"
+        raise validation_error("must be a list, not a single string", fix, value=value)
     return value
 
 

@@ -243,17 +243,22 @@ class PluginHealth:
         if [replace(one, at=0.0) for one in rows] == [replace(one, at=0.0) for one in self._of(plugin)]:
             return
         from claw.contracts.text import to_json  # most commands only read
+        from claw.storage.database import Database
 
         delete = "DELETE FROM plugin_failures WHERE plugin = ?", (plugin,)
         insert = "INSERT INTO plugin_failures VALUES (?, ?)"
-        self._write(delete, *((insert, (plugin, to_json(one)[1])) for one in rows))
+        database = self._database or Database(self._path)
+        with suppress(OSError, ClawError):
+            database.tables("health", _TABLE)
+            database.write_all(delete, *((insert, (plugin, to_json(one)[1])) for one in rows))
+        if database is not self._database:
+            database.close()
         self._recorded.add(plugin)
 
     def _crash(self, plugin: str, before: Sequence[LoadFailure]) -> LoadFailure:
-        recent = (
-            one.times for one in before if one.kind == CRASHED and self._now() - one.at < WINDOW_SECONDS
-        )
-        return LoadFailure(plugin, CRASHED, "import", "", at=self._now(), times=max(recent, default=0) + 1)
+        now = self._now()
+        recent = (one.times for one in before if one.kind == CRASHED and now - one.at < WINDOW_SECONDS)
+        return LoadFailure(plugin, CRASHED, "import", "", at=now, times=max(recent, default=0) + 1)
 
     def _of(self, plugin: str) -> list[LoadFailure]:
         return [one for one in self._read() if one.plugin == plugin]
@@ -287,16 +292,6 @@ class PluginHealth:
             file = find_config(self._path.parent)
             text = file.read_bytes() if file else b""
         return hashlib.sha256(text).hexdigest()[:16]
-
-    def _write(self, *statements: tuple[str, tuple[object, ...]]) -> None:
-        from claw.storage.database import Database  # most commands only read
-
-        database = self._database or Database(self._path)
-        with suppress(OSError, ClawError):
-            database.tables("health", _TABLE)
-            database.write_all(*statements)
-        if database is not self._database:
-            database.close()
 
     def _notes_of_dead_processes(self) -> Iterator[tuple[Path, str, str]]:
         """Yield each note of a dead process, its plugin, and the cause of the end; empty when it did not end by itself.
@@ -368,9 +363,8 @@ def files_digest(found: "InstalledPlugin") -> str:
         with suppress(OSError):
             stat = path.stat()
             if not path.is_dir():
-                digest.update(
-                    f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape")
-                )
+                line = f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\n"
+                digest.update(line.encode(errors="surrogateescape"))
     return digest.hexdigest()[:16]
 
 

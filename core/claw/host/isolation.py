@@ -132,11 +132,7 @@ def run_bounded(
         except BaseException as why:  # noqa: BLE001 - raised again in the caller's thread
             raised.append(why)
 
-    with (
-        _keep_process(threads, undone),
-        _keep_python(undone),
-        contextlib.redirect_stdout(DiscardedOutput()),
-    ):
+    with _keep_process(threads, undone), _keep_python(undone), contextlib.redirect_stdout(DiscardedOutput()):
         thread = threading.Thread(target=inside, daemon=True, name="claw-plugin")
         thread.start()
         thread.join(seconds)

@@ -204,18 +204,15 @@ def check_wrapped(provider: object) -> None:
 
 def _check_chat_commands(commands: Sequence[Any]) -> None:
     for command in commands:
-        if not _COMMAND_NAME.fullmatch(command.name):
-            raise ValueError(
-                f"a chat command is named {command.name!r}: use lower-case letters, digits and _, a letter first, "
-                "at most 32"
-            )
+        name, changes = command.name, getattr(command, "changes", "never")
+        if not _COMMAND_NAME.fullmatch(name):
+            rule = "use lower-case letters, digits and _, a letter first, at most 32"
+            raise ValueError(f"a chat command is named {name!r}: {rule}")
         if not isinstance(command.summary, str) or not isinstance(getattr(command, "usage", ""), str):
-            raise TypeError(f"summary and usage of the chat command {command.name} are text")
-        if (changes := getattr(command, "changes", "never")) not in get_args(ConversationChange):
+            raise TypeError(f"summary and usage of the chat command {name} are text")
+        if changes not in get_args(ConversationChange):
             known = ", ".join(get_args(ConversationChange))
-            raise ValueError(
-                f"changes of the chat command {command.name} is {changes!r}, which is none of {known}"
-            )
+            raise ValueError(f"changes of the chat command {name} is {changes!r}, which is none of {known}")
 
 
 def _check_tools(tools: Sequence[Any]) -> None:
