@@ -153,6 +153,5 @@ def with_token_user(channel: AnyChannel, declared: Sequence[DeclaredChannel]) ->
     if len(users) != 1 or "" in users:
         return channel
     defaults = {"dm_policy": "allowlist", "allow_from": tuple(users)}
-    return channel.model_copy(
-        update={key: defaults[key] for key in defaults.keys() - channel.model_fields_set}
-    )
+    unset = defaults.keys() - channel.model_fields_set
+    return channel.model_copy(update={key: defaults[key] for key in unset})

@@ -119,10 +119,9 @@ class ConfigSections:
         :param base: path of the validated part in the tree.
         """
         by_key: dict[str, tuple[int, ConfigError]] = {}
+        part, known = value_at(self.layout.tree, base), partial(self._known, model, base)
         for detail in found.errors(include_url=False):
-            path, problem, fix, values = _convert(
-                detail, value_at(self.layout.tree, base), partial(self._known, model, base)
-            )
+            path, problem, fix, values = _convert(detail, part, known)
             if detail["type"] == "string_pattern_mismatch" and (example := _example_of(model, path)):
                 fix, values = LIKE_EXAMPLE, {"example": example}
             error = self.error(base + path, problem, fix, **values)
@@ -210,9 +209,8 @@ def literal_words(expected: str) -> list[str]:
 
 def known_keys(model: type[BaseModel], path: Path) -> set[str]:
     """Return the keys that the section at ``path`` below ``model`` may have, as they are written."""
-    return {
-        field.alias or name for each in _models_at(model, path) for name, field in each.model_fields.items()
-    }
+    fields = [field for each in _models_at(model, path) for field in each.model_fields.items()]
+    return {field.alias or name for name, field in fields}
 
 
 def _example_of(model: type[BaseModel], path: Path) -> str:
@@ -231,9 +229,8 @@ def _models_at(model: type[BaseModel], path: Path) -> list[type[BaseModel]]:
     for step in path:
         fields = [(name, field) for each in here for name, field in each.model_fields.items()]
         # A step that is no field is an index or a free name, so the models stay the same.
-        here = [
-            m for name, field in fields if step in (name, field.alias) for m in _models(field.annotation)
-        ] or here
+        types = [field.annotation for name, field in fields if step in (name, field.alias)]
+        here = [found for annotation in types for found in _models(annotation)] or here
     return here
 
 

@@ -158,11 +158,8 @@ class Config:
         own = entry.model_fields_set - {"id", "name", "default"} if entry else set()
         settings = defaults.model_copy(update={name: getattr(entry, name) for name in own})
         named = settings.workspace if "workspace" in own or id == self.default_agent_id else None
-        short = {
-            camel_case(str(place[-1])): format_key(as_was)
-            for place, as_was in self.layout.moved
-            if len(place) == 3
-        }
+        moved = ((place[-1], written) for place, written in self.layout.moved if len(place) == 3)
+        short = {camel_case(str(name)): format_key(written) for name, written in moved}
         return Agent(
             id=id,
             name=(entry.name if entry else None) or id,
@@ -248,11 +245,8 @@ def _read_owned(
             try:
                 owned[path] = sections.read(model_of(), value, path, beside=value_at(tree, path[:-1]))
             except ConfigError as wrong:
-                errors += [
-                    # The error of a model that cannot be imported has no place.
-                    one
-                    if one.file
-                    else sections.error(path, "{why}", "{advice}", why=one.problem, advice=one.fix)
-                    for one in errors_in(wrong)
-                ]
+                # The error of a model that cannot be imported has no place in the file.
+                values = {"why": wrong.problem, "advice": wrong.fix}
+                placed = wrong if wrong.file else sections.error(path, "{why}", "{advice}", **values)
+                errors += errors_in(placed)
     return owned, errors

@@ -84,13 +84,11 @@ def read_config(path: Path) -> ConfigSource:
         data = path.read_bytes()
     except OSError as cause:
         problem = "is a folder, not a file" if path.is_dir() else "cannot be read ({cause})"
-        raise ConfigError(
-            "", problem, "Put a config file there", file=file, cause=cause.strerror or cause
-        ) from cause
+        why = cause.strerror or cause
+        raise ConfigError("", problem, "Put a config file there", file=file, cause=why) from cause
     if len(data) > MAX_BYTES:
-        raise ConfigError(
-            "", "is larger than {limit} bytes", "This is not a config file", file=file, limit=MAX_BYTES
-        )
+        problem, fix = "is larger than {limit} bytes", "This is not a config file"
+        raise ConfigError("", problem, fix, file=file, limit=MAX_BYTES)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as cause:
@@ -170,15 +168,13 @@ def _check_events(events: Iterable[Any]) -> None:
         if documents > 1:
             raise _refusal("a second document begins here", "Keep one document in the file", at)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise _refusal(
-                "anchors and aliases (& and *) are not allowed here", "Write the value in full", at
-            )
+            problem = "anchors and aliases (& and *) are not allowed here"
+            raise _refusal(problem, "Write the value in full", at)
         if getattr(event, "tag", None):
             raise _refusal("the tag {tag} is not allowed here", "Write plain values only", at, tag=event.tag)
         if count > MAX_NODES:
-            raise _refusal(
-                "the file contains more than {limit} values", "Make it smaller", at, limit=MAX_NODES
-            )
+            problem = "the file contains more than {limit} values"
+            raise _refusal(problem, "Make it smaller", at, limit=MAX_NODES)
         if depth > MAX_DEPTH:
             raise _refusal("is nested deeper than {limit} levels", "Make it flatter", at, limit=MAX_DEPTH)
 

@@ -219,11 +219,8 @@ def _names(value: Any) -> Any:
     return value
 
 
-Duration = Annotated[
-    float,
-    BeforeValidator(_duration),
-    WithJsonSchema({"type": ["string", "number"], "examples": ["30m", "1h", "off"]}),
-]
+_AS_WRITTEN = WithJsonSchema({"type": ["string", "number"], "examples": ["30m", "1h", "off"]})
+Duration = Annotated[float, BeforeValidator(_duration), _AS_WRITTEN]
 """Seconds; written ``30m``, ``1h30m``, ``off``."""
 
 Names = Annotated[
@@ -250,10 +247,8 @@ def origin_of(address: str) -> str:
     if not host or parts.scheme not in ("https", "http") or strange:
         raise UsageError("this is not an HTTP address", fix="write it as https://host or http://host:port")
     if parts.username is not None or parts.password is not None:
-        raise UsageError(
-            "an address must not contain a user name or password",
-            fix="put the key into the provider's or channel's key setting",
-        )
+        fix = "put the key into the provider's or channel's key setting"
+        raise UsageError("an address must not contain a user name or password", fix=fix)
     scheme = "http" if bare and is_loopback(host) else parts.scheme
     shown = f"[{host}]" if ":" in host else host
     usual = port in (None, {"https": 443, "http": 80}[scheme])

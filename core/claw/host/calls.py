@@ -234,9 +234,8 @@ async def run_filters(message: T, way: str, plugins: PluginSet) -> T | None:
             with _reported(one, _FILTER, plugins, way):
                 answer = await plugins.worker.call(step, message, seconds=seconds, who=one.plugin)
                 if not isinstance(answer, kind | None):
-                    raise TypeError(
-                        f"{way} answers with {kind.__name__} or None, not {type(answer).__name__}"
-                    )
+                    given = type(answer).__name__
+                    raise TypeError(f"{way} answers with {kind.__name__} or None, not {given}")
                 if answer is None:
                     return None
                 message = answer

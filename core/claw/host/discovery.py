@@ -134,12 +134,12 @@ def _section_errors(
         schema = one.declares.config_schema
         if schema and one.id in wanted.entries and one.declares.has_own_section:
             section = substitute_all(wanted.entries[one.id].get("config", {}), environ)
-            for misfit in islice(schema_violations(section, schema), 1):
-                path = ("plugins", "entries", one.id, "config", *misfit.path)
+            for wrong in islice(schema_violations(section, schema), 1):
+                path = ("plugins", "entries", one.id, "config", *wrong.path)
                 path = normalise_layout(read.tree, short_forms(found)).as_written(path)
                 key, file, line = format_key(path), str(read.path or ""), line_of(path, read.lines)
                 errors[one.id] = ConfigError(
-                    key, misfit.problem, misfit.fix, file=file, line=line, **misfit.values
+                    key, wrong.problem, wrong.fix, file=file, line=line, **wrong.values
                 )
     return errors
 

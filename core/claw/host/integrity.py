@@ -163,7 +163,4 @@ def _damage_of(
 
 def dist_info_folders(folder: Path) -> dict[str, Path]:
     """List the distributions installed in ``folder``, normalised name → ``.dist-info``."""
-    return {
-        normalise_distribution(info.name.removesuffix(".dist-info").rpartition("-")[0]): info
-        for info in folder.glob("*.dist-info")
-    }
+    return {normalise_distribution(info.stem.rpartition("-")[0]): info for info in folder.glob("*.dist-info")}

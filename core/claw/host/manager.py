@@ -35,6 +35,7 @@ from claw.policy.decision import SKIPPED, SKIPPED_FIX, NameConflict
 T = TypeVar("T")
 
 _SKIPPED = "{name} of plugin {second} is skipped: plugin {first} already provides that name"
+_CHOICE = "{slot}: plugin {first} is used; {others} would fit too. To choose: claw config set plugins.slots.{slot} NAME"
 _DISABLE = "claw config set plugins.entries.{id}.enabled false"
 _INSTALL_OR_REMOVE = "Install and enable the plugin, or remove the key"
 
@@ -373,12 +374,8 @@ class Host:
         own = {state.id for state in self.plugin_states if state.found.is_standard}
         used = min(answers, key=lambda one: one.plugin not in own, default=None)
         if used and len(answers) > 1 and not self._is_built:
-            template = (
-                "{slot}: plugin {first} is used; {others} would fit too. To choose: claw config "
-                "set plugins.slots.{slot} NAME"
-            )
             others = ", ".join(one.plugin for one in answers if one is not used)
-            self._note(t(template, slot=slot, first=used.plugin, others=others))
+            self._note(t(_CHOICE, slot=slot, first=used.plugin, others=others))
         return used
 
     def _manifest_names_tools(self, plugin: str) -> bool:

@@ -85,9 +85,8 @@ def _id_pattern(shape: str) -> re.Pattern[str]:
     :raises ValueError: it is malformed.
     """
     if _ID_STEP.sub("", shape):
-        raise ValueError(
-            f"{shape} has groups, alternatives or anchors: write characters, classes and repetitions"
-        )
+        rule = "write characters, classes and repetitions"
+        raise ValueError(f"{shape} has groups, alternatives or anchors: {rule}")
     try:
         return re.compile(_ID_STEP.sub(lambda step: step[0] + "+" * bool(step[1]), shape))
     except re.error as why:
@@ -336,10 +335,8 @@ def installed_plugins() -> tuple[InstalledPlugin, ...]:
     all_found = [find_plugin(one.name, one.value, *_name_and_version(one.dist)) for one in entries]
     for one in sorted(all_found, key=lambda one: not one.is_first_party):
         if (first := seen.setdefault(one.id, one)).distribution != one.distribution:
-            problem, fix = (
-                "{this} is not used: {first} provides a plugin with this id",
-                "claw plugins uninstall {this}",
-            )
+            problem = "{this} is not used: {first} provides a plugin with this id"
+            fix = "claw plugins uninstall {this}"
             unused = _faulty(one, problem, fix, this=one.distribution, first=first.distribution)
             twice.append(replace(unused, rival=first.distribution))
     return tuple(sorted([*seen.values(), *twice], key=lambda found: found.id))

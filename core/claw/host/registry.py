@@ -226,9 +226,8 @@ def _check_tools(tools: Sequence[Any]) -> None:
         except (TypeError, ValueError) as why:
             raise ValueError(f"the parameters of tool {tool.name} are not JSON: {why}") from None
         if size > SCHEMA_CHARS:
-            raise ValueError(
-                f"the parameters of tool {tool.name} take {size} characters, {SCHEMA_CHARS} are the most"
-            )
+            taken = f"take {size} characters, {SCHEMA_CHARS} are the most"
+            raise ValueError(f"the parameters of tool {tool.name} {taken}")
 
 
 def check_manifest(manifest: Manifest | None, answers: Mapping[str, Sequence[Any]]) -> None:
@@ -301,9 +300,8 @@ def answers_of(caller: Any, view: PluginConfig) -> list[Any]:
     for answer in caller(config=view):
         if inspect.iscoroutine(answer):
             answer.close()
-            raise TypeError(
-                "its hook is a coroutine function: hooks are asked once, at start, and answer at once"
-            )
+            rule = "hooks are asked once, at start, and answer at once"
+            raise TypeError(f"its hook is a coroutine function: {rule}")
         things += answer or ()
     return things
 

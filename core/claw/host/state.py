@@ -123,9 +123,8 @@ def decide_states(
     """
     required = {plugin for plugin, entry in wanted.entries.items() if entry.get("required") is True}
     usage = _Usage(found, wanted, providers_used)
-    states = [
-        _operators_state(one, wanted, (wrong or {}).get(one.id)) or usage.state_of(one) for one in found
-    ]
+    errors = wrong or {}
+    states = [_operators_state(one, wanted, errors.get(one.id)) or usage.state_of(one) for one in found]
     absent = required - {one.id for one in found}
     for plugin in (one for one in wanted.entries if one in absent):
         fix = t("{install}, or remove plugins.entries.{id}", install=install_hint(plugin), id=plugin)

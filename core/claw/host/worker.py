@@ -231,6 +231,7 @@ def _forget_abandoned(task: "asyncio.Future[Any]") -> None:
 
 GRACE_SECONDS = 4.0
 """Time for a cancelled tool to clean up before it is abandoned."""
+_LEFT = "the tool {tool} (plugin {plugin}) was stopped but did not end: it was abandoned and its result is discarded"
 _log = logging.getLogger(__name__)
 
 
@@ -251,20 +252,14 @@ async def run_tool(
     """
 
     def log_abandoned() -> None:
-        template = (
-            "the tool {tool} (plugin {plugin}) was stopped but did not end: it was abandoned and its "
-            "result is discarded"
-        )
-        _log.warning(t(template, tool=tool.name, plugin=tool.plugin or "-"))
+        _log.warning(t(_LEFT, tool=tool.name, plugin=tool.plugin or "-"))
 
     step, seconds = _isolated(tool, arguments, context), tool.timeout_seconds
     try:
         return await within(seconds, step, grace_seconds, log_abandoned)
     except TimeoutError:
-        late = t(
-            "{tool} took longer than {seconds:g} s and was stopped", tool=tool.name, seconds=seconds or 0
-        )
-        return ToolResult(late, is_error=True)
+        template = "{tool} took longer than {seconds:g} s and was stopped"
+        return ToolResult(t(template, tool=tool.name, seconds=seconds or 0), is_error=True)
 
 
 async def _isolated(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
