@@ -106,16 +106,15 @@ def _values_below(here: Any, steps: Sequence[str], path: Path = ()) -> Iterator[
 
 
 def without_values(tree: Any, paths: Iterable[Path]) -> Any:
-    """Return a copy of a plain tree without the values at ``paths``."""
+    """Return a plain tree without the values at ``paths``; what has none of them is not copied."""
     inner: dict[PathPart, list[Path]] = {}
     for first, *rest in paths:
         inner.setdefault(first, []).append(tuple(rest))
+    if not inner:
+        return tree
     entries = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
-    kept = {
-        name: without_values(value, inner[name]) if name in inner else value
-        for name, value in entries
-        if () not in inner.get(name, ())
-    }
+    left = [(name, value) for name, value in entries if () not in inner.get(name, ())]
+    kept = {name: without_values(value, inner.get(name, ())) for name, value in left}
     return kept if isinstance(tree, Mapping) else list(kept.values())
 
 

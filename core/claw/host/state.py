@@ -308,12 +308,8 @@ def choose_default_model(
     A provider counts when the environment holds what it needs, or its section holds a key or a ``baseUrl``
     and names a ``defaultModel``.
     """
-    declared = [
-        line
-        for one in found
-        if wanted.entries.get(one.id, {}).get("enabled") is not False and one.id not in wanted.deny
-        for line in one.declares.providers
-    ]
+    off = {id for id, entry in wanted.entries.items() if entry.get("enabled") is False} | {*wanted.deny}
+    declared = [*providers_of(one for one in found if one.id not in off)]
     for name, section in wanted.provider_sections.items():
         own = (line.default_model for line in providers_of(found) if line.name == name)
         if model := section.get("defaultModel") or section.get("default_model") or next(own, ""):
