@@ -205,7 +205,6 @@ from claw.host.calls import (
 )
 from claw.host.discovery import (
     home_of as home_of,
-    open_state as open_state,
     owners_in as owners_in,
     plugin_states as plugin_states,
     providers_used as providers_used,

@@ -8,7 +8,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -30,7 +30,6 @@ from claw.host.state import PluginState, choose_default_model
 
 if TYPE_CHECKING:
     from claw.config.loader import OwnersOf
-    from claw.storage.database import Database
 
 
 def home_of(environ: Mapping[str, str]) -> Path:
@@ -38,15 +37,6 @@ def home_of(environ: Mapping[str, str]) -> Path:
     named = environ.get("CLAW_HOME", "").strip()
     home = Path(named).expanduser() if named else Path(environ.get("HOME") or Path.home()) / ".claw"
     return home.absolute()
-
-
-@contextlib.contextmanager
-def open_state(home: Path) -> "Iterator[Database | None]":
-    """Open the state database of ``home`` for reading; None if there is none yet; it is not created."""
-    from claw.storage.database import Database
-
-    with contextlib.closing(Database(home / "state.db")) as database:
-        yield database if database.path.is_file() else None
 
 
 def plugin_states(

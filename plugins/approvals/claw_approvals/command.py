@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 from claw import ClawError, UsageError, t
-from claw.runtime import AsJson, Database, command_host, document, home_of, open_state, table, utc_time
+from claw.runtime import AsJson, Database, command_host, document, home_of, table, utc_time
+from claw_config_sdk import open_state
 
 from claw_approvals.approvals import Approvals
 from claw_approvals.question import asked_by

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from claw import CallAccount, ClawError, UsageError, t
-from claw.runtime import AsJson, document, home_of, on_terminal, open_state, table
-from claw_config_sdk import parse_time
+from claw.runtime import AsJson, document, home_of, on_terminal, table
+from claw_config_sdk import open_state, parse_time
 
 if TYPE_CHECKING:
     from claw_budgets.caps import Amount, SpendingCap

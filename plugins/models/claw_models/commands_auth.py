@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from claw import ConfigError, Credential, UsageError, nearest, t
-from claw.runtime import AsJson, document, open_state, providers_of, table
+from claw.runtime import AsJson, document, providers_of, table
+from claw_config_sdk import open_state
 
 from claw_models.credentials import KINDS, ProfileFile
 from claw_models.key_choice import unknown_key_error

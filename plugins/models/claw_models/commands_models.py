@@ -13,10 +13,10 @@ from claw.runtime import (
     AsJson,
     document,
     missing_key_error,
-    open_state,
     table,
     with_label,
 )
+from claw_config_sdk import open_state
 
 from claw_models.commands_auth import key_rows, require_provider, uses_of
 from claw_models.key_choice import unknown_key_error

@@ -31,13 +31,13 @@ from claw.runtime import (
     PluginState,
     Setup,
     format_key,
-    open_state,
     outline_config,
     providers_of,
     providers_used,
     select_models,
     values_at,
 )
+from claw_config_sdk import open_state
 
 from claw_models.capabilities import capability_findings, configured_capabilities, provider_capabilities
 from claw_models.credentials import ProfileFile, is_database

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 from claw import Assistant, ClawError, UsageError, User, nearest
-from claw.runtime import MessageRecord, estimate_tokens, open_state, sendable
-from claw_config_sdk import lock_holder
+from claw.runtime import MessageRecord, estimate_tokens, sendable
+from claw_config_sdk import lock_holder, open_state
 
 from claw_sessions.records import build_context
 from claw_sessions.session_file import ParsedSession, SessionHeader, parse_session

@@ -35,6 +35,9 @@ from claw_config_sdk.schema import (
 from claw_config_sdk.sizes import (
     Size as Size,
 )
+from claw_config_sdk.state import (
+    open_state as open_state,
+)
 from claw_config_sdk.times import (
     DailyTask as DailyTask,
     local_time as local_time,

@@ -22,14 +22,13 @@ from claw.runtime import (
     home_of,
     install_hint,
     load_setup,
-    open_state,
     paired_people,
     route_message,
     split_key,
     value_at,
     with_label,
 )
-from claw_config_sdk import Scenario, takes_scenario
+from claw_config_sdk import Scenario, open_state, takes_scenario
 
 from claw_admin.policy.explain import plugin_not_in_use
 from claw_admin.policy.fixes import ConfigEdit

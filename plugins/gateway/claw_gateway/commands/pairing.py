@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 from claw import UsageError, t
-from claw.runtime import AsJson, Database, document, home_of, open_state, printable, table, utc_time
+from claw.runtime import AsJson, Database, document, home_of, printable, table, utc_time
+from claw_config_sdk import open_state
 
 from claw_gateway.pairing import VALID_SECONDS, Pairing, PairingEntry
 

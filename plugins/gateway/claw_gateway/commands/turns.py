@@ -14,10 +14,10 @@ from claw.runtime import (
     command_host,
     document,
     home_of,
-    open_state,
     printable,
     table,
 )
+from claw_config_sdk import open_state
 
 from claw_gateway.process.presence import gateway_pid
 
