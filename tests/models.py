@@ -19,8 +19,8 @@ from claw.contracts.provider import (
     ToolSpec,
 )
 from claw.contracts.transcript import Assistant, Message, Text, User
-from claw.host.discovery import owners_in
 from claw.security.http_client import HttpClients
+from config_files import keys_of_plugins
 
 KEY = "sk-of-this-test-0123456789abcdef"
 LS = ToolSpec(
@@ -33,8 +33,8 @@ def registered(
 ) -> dict[str, Provider]:
     """The providers that ``plugin`` answers with, by name; one with a wrong key as claw has it."""
     home = Path("/nowhere")
-    owners = owners_in({"CLAW_HOME": str(home)})
-    config = validate_source(ConfigSource(tree=dict(tree)), home, environ or {}, owners)
+    read = ConfigSource(tree=dict(tree))
+    config = validate_source(read, home, environ or {}, keys_of_plugins(home, read))
     seen = PluginConfig(config, plugin, network.client, home / plugin)
     return {one.name: one for one in import_module(f"claw_{plugin}").register_providers(seen)}
 

@@ -109,7 +109,7 @@ def load_setup(
     aliases = value_at(read.tree, ("models", "aliases"))
     named = [str(value_at(aliases, (model,), model)) for model in models if model]
     plugin_states = discovery.states_of(seen, environ, read, named)
-    config = validate_source(read, home, environ, lambda read: discovery.plugin_keys(plugin_states))
+    config = validate_source(read, home, environ, discovery.plugin_keys(plugin_states))
     i18n.use_language(config.settings.locale if "locale" in config.raw else i18n.language_of(environ))
     wanted = outline_config(config.layout.tree)
     model = choose_default_model(seen, wanted, environ)

@@ -100,8 +100,6 @@ from claw.config.errors import (
 )
 from claw.config.loader import (
     Config as Config,
-    load_config as load_config,
-    no_owners as no_owners,
     validate_source as validate_source,
 )
 from claw.config.models import (
@@ -126,6 +124,7 @@ from claw.config.source import (
     find_config as find_config,
     parse_config as parse_config,
     read_config as read_config,
+    read_home as read_home,
     substitute_all as substitute_all,
 )
 from claw.config.summary import (
@@ -205,7 +204,7 @@ from claw.host.calls import (
 )
 from claw.host.discovery import (
     home_of as home_of,
-    owners_in as owners_in,
+    plugin_keys as plugin_keys,
     plugin_states as plugin_states,
     providers_used as providers_used,
     use_configured_locale as use_configured_locale,

@@ -9,13 +9,12 @@ from claw import Secret
 from claw.config.agents import AgentSettings
 from claw.config.channels import ChannelConfig
 from claw.config.errors import ConfigErrors
-from claw.config.loader import Config, load_config
+from claw.config.loader import Config
 from claw.config.models import ProviderConfig, Settings
 from claw.config.paths import AGENT_KEYS, camel_case
 from claw.config.plugin_view import PluginConfig
 from claw.config.summary import outline_config
 from claw.contracts.errors import ConfigError, UsageError
-from claw.host.discovery import owners_in
 from claw.host.manifest import installed_plugins
 from claw_admin.config_checks.file_warnings import file_warnings
 from claw_channel_sdk import read_accounts
@@ -23,6 +22,7 @@ from claw_context.settings import CompactionSettings
 from claw_gateway.planned_settings import Heartbeat
 from claw_memory.settings import MemorySearch
 from claw_skills.settings import SkillSettings
+from config_files import keys_of_plugins, load_config
 from hypothesis import given, strategies as st
 
 NUMBERS = st.dictionaries(
@@ -67,7 +67,7 @@ agents:
 def given_file(home: Path, text: str | dict[str, Any], environ: dict[str, str] | None = None) -> Config:
     path = home / ("config.yaml" if isinstance(text, str) else "config.json")
     path.write_text(text if isinstance(text, str) else json.dumps(text, indent=1), encoding="utf-8")
-    return load_config(home, {"HOME": "/home/me"} | (environ or {}), owners_in({"CLAW_HOME": str(home)}))
+    return load_config(home, {"HOME": "/home/me"} | (environ or {}), plugins=True)
 
 
 def refusal(home: Path, text: str) -> ConfigError:
@@ -359,7 +359,7 @@ class TestErrors:
         message = ""
         try:
             read = ConfigSource(Path("config.json"), "", {key: value})
-            validate_source(read, Path("home"), {}, owners_in({"CLAW_HOME": "home"}))
+            validate_source(read, Path("home"), {}, keys_of_plugins("home", read))
         except ConfigError as refused:
             message = str(refused)
         assert key in message or not message

@@ -34,7 +34,7 @@ def plugin(channels: Any, id: str = "acme", **fields: Any) -> InstalledPlugin:
 def config_of(tree: dict[str, Any], *found: InstalledPlugin) -> Config:
     states = decide_states(found, outline_config(tree, short_forms(found)), ())
     return validate_source(
-        ConfigSource(Path("config.json"), "", tree), Path("/home"), {}, lambda read: plugin_keys(states)
+        ConfigSource(Path("config.json"), "", tree), Path("/home"), {}, plugin_keys(states)
     )
 
 

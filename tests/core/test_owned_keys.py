@@ -71,7 +71,7 @@ def read(text: str, *found: InstalledPlugin, seconds: float = 20) -> Config:
     tree, lines = parse_config(text)
     states = decide_states(found, outline_config(tree), ())
     owners = PluginKeys(owned_models(states, seconds))
-    return validate_source(ConfigSource(None, text, tree, lines), Path("/home"), {}, lambda source: owners)
+    return validate_source(ConfigSource(None, text, tree, lines), Path("/home"), {}, owners)
 
 
 def test_a_key_of_a_plugin_is_checked_by_its_model_and_read_with_its_defaults(

@@ -111,7 +111,7 @@ def key_errors(file: str, *found) -> list[ConfigError]:
     states = decide_states(found, outline_config(tree), ())
     read = ConfigSource(text=file, tree=tree, lines=lines)
     try:
-        config = validate_source(read, Path("/home"), {}, lambda read: plugin_keys(states))
+        config = validate_source(read, Path("/home"), {}, plugin_keys(states))
     except ConfigErrors as wrong:
         return list(wrong.errors)
     except ConfigError as wrong:

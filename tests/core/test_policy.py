@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from claw.agent import turn_context
 from claw.cli import tools
-from claw.config.loader import Config, load_config
+from claw.config.loader import Config
 from claw.config.summary import plugins_that_bring
 from claw.contracts.messages import Sender
 from claw.policy.catalog import CORE_TOOLS, PROFILES, TOOL_GROUPS, matches_pattern, normalise_tool_name
@@ -19,6 +19,7 @@ from claw.policy.layers import LAYERS, Layer, ListEntry
 from claw.policy.subjects import RunFacts, ToolFact, tool_fact
 from claw.testing import FakeTool
 from claw_admin.policy import judged_run
+from config_files import load_config
 from hypothesis import given, settings, strategies as st
 
 OWNER = RunFacts(owner=True, provider="anthropic", model="opus")

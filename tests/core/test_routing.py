@@ -18,8 +18,8 @@ from claw.config.loader import Config, validate_source
 from claw.config.source import ConfigSource
 from claw.contracts.errors import ConfigError, UsageError
 from claw.contracts.messages import Address, Inbound, Sender
-from claw.host.discovery import owners_in
 from claw.security.admission import Admission, decide_admission
+from config_files import keys_of_plugins
 from hypothesis import given, settings, strategies as st
 
 DIRECT = Inbound(Address("telegram", "7"), "hi", Sender("7", name="owner"))
@@ -29,9 +29,8 @@ WORDS = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1,
 
 
 def config_of(**tree: Any) -> Config:
-    return validate_source(
-        ConfigSource(Path("config.json"), "", tree), Path("home"), {}, owners_in({"CLAW_HOME": "home"})
-    )
+    read = ConfigSource(Path("config.json"), "", tree)
+    return validate_source(read, Path("home"), {}, keys_of_plugins("home", read))
 
 
 class TestKeys:

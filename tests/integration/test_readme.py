@@ -12,8 +12,8 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-import claw.config.loader
 import pytest
+from config_files import load_config
 from core.source import ROOT
 
 PAGES = ("README.md", "README.zh-CN.md")
@@ -114,7 +114,7 @@ def test_every_config_is_sound(block: Block, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(block.text, encoding="utf-8")
     (tmp_path / "config.yaml").chmod(0o600)
     named = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.text), "sk-something")
-    claw.config.loader.load_config(tmp_path, named)
+    load_config(tmp_path, named)
 
 
 @pytest.mark.parametrize("block", blocks("python", "toml"), ids=str)

@@ -1,6 +1,6 @@
 """The config file, read and validated: settings, agents, and the line of each key."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -19,14 +19,6 @@ from claw.config.summary import DeclaredChannel, OwnedModels, PluginKeys, idle_k
 from claw.contracts.errors import ConfigError, UsageError, nearest
 
 M = TypeVar("M", bound=BaseModel)
-
-OwnersOf = Callable[[source.ConfigSource], PluginKeys]
-"""Function that returns the keys of plugins under one file, which says what plugins are in use."""
-
-
-def no_owners(read: source.ConfigSource) -> PluginKeys:
-    """Return no keys: core's own are all that the file may have."""
-    return PluginKeys()
 
 
 @dataclass(frozen=True)
@@ -184,24 +176,20 @@ class Config:
         return self.home / written
 
 
-def load_config(home: Path, environ: Mapping[str, str], owners: OwnersOf = no_owners) -> Config:
-    """Read the config file of ``home``; without one, use the defaults.
-
-    :param owners: of the keys that plugins own; a key without an owner is not known.
-
-    :raises ConfigError: the file cannot be read, or a key in it is wrong (``ConfigErrors`` when several are).
-    """
-    return validate_source(source.read_home(home), home, environ, owners)
-
-
 def validate_source(
-    read: source.ConfigSource, home: Path, environ: Mapping[str, str], owners: OwnersOf = no_owners
+    read: source.ConfigSource,
+    home: Path,
+    environ: Mapping[str, str],
+    keys: PluginKeys = PluginKeys(),  # noqa: B008
 ) -> Config:
-    """Validate a file that was read; the keys that plugins own by the models of their owners.
+    """Validate a config file that was read; the keys that plugins own by the models of their owners.
 
-    Pure, except that secret files are read when a secret is revealed, and that ``owners`` may import a model.
+    Pure, except that secret files are read when a secret is revealed, and that a model of ``keys`` may be imported.
+
+    :param keys: of plugins; a key without an owner is not known.
+    :raises ConfigError: a key in it is wrong (``ConfigErrors`` when several are).
     """
-    models, channels, short_forms = owners(read)
+    models, channels, short_forms = keys
     layout = paths.normalise_layout(read.tree, short_forms)
     tree, file = layout.tree, str(read.path or home / source.CONFIG_FILE_NAMES[0])
     sections = ConfigSections(layout, read.lines, file, home=home, environ=environ, owned=models)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -27,9 +27,6 @@ from claw.host import manifest, state
 from claw.host.health import PluginHealth
 from claw.host.manifest import FILE_NAME, InstalledPlugin, declared_channels, short_forms
 from claw.host.state import PluginState, choose_default_model
-
-if TYPE_CHECKING:
-    from claw.config.loader import OwnersOf
 
 
 def home_of(environ: Mapping[str, str]) -> Path:
@@ -93,11 +90,6 @@ def plugin_keys(plugin_states: Sequence[PluginState]) -> PluginKeys:
     """Return what these plugins add to the config file."""
     found = [one.found for one in plugin_states]
     return PluginKeys(state.owned_models(plugin_states), declared_channels(found), short_forms(found))
-
-
-def owners_in(environ: Mapping[str, str]) -> "OwnersOf":
-    """Return the function that finds, for a file of this home, the keys that its plugins own."""
-    return lambda read: plugin_keys(plugin_states(environ, read))
 
 
 def _with_integrity(found: Sequence[InstalledPlugin], home: Path) -> Sequence[InstalledPlugin]:

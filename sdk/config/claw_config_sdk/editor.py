@@ -18,9 +18,8 @@ from claw.runtime import (
     config_key_errors,
     format_key,
     make_folder,
-    no_owners,
-    owners_in,
     parse_config,
+    plugin_keys,
     plugin_states,
     read_config,
     replace_file,
@@ -90,6 +89,11 @@ def _change(
     owners: Owners | None,
     check: Check | None = None,
 ) -> bool:
+    def keys_of(read: ConfigSource) -> PluginKeys:
+        if owners:
+            return owners(read)
+        return PluginKeys() if environ is None else plugin_keys(plugin_states(environ, read))
+
     make_folder(path.parent)
     # Without the lock, one of two concurrent edits would be lost.
     lock = Lock(
@@ -98,8 +102,7 @@ def _change(
     lock.take()
     try:
         old = read_config(path) if path.exists() else ConfigSource(path)
-        own = owners or (owners_in(environ) if environ is not None else no_owners)
-        place = written_path(old.tree, key, own(old).short_forms, must_exist=value is _MISSING)
+        place = written_path(old.tree, key, keys_of(old).short_forms, must_exist=value is _MISSING)
         if value is not _MISSING:
             place, value = _resolve_append(old.tree, place, value)
         if _equal(value_at(old.tree, place, _MISSING), value):
@@ -107,7 +110,7 @@ def _change(
         text = (_edit_json if path.suffix == ".json" else _edit_yaml)(old.text, place, value)
 
         def validate(read: ConfigSource) -> None:
-            config = validate_source(read, path.parent, environ or {}, own)
+            config = validate_source(read, path.parent, environ or {}, keys_of(read))
             states = None if environ is None else plugin_states(environ, read)
             if states is not None and (errors := config_key_errors(config, states)):
                 raise errors[0]

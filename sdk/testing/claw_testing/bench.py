@@ -11,7 +11,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from claw import Address, HttpClients, PluginConfig, PromptFacts, ToolContext, ToolSpec
-from claw.runtime import HOOKS, AgentSettings, ConfigSource, WorkspaceFiles, owners_in, validate_source
+from claw.runtime import (
+    HOOKS,
+    AgentSettings,
+    ConfigSource,
+    WorkspaceFiles,
+    plugin_keys,
+    plugin_states,
+    validate_source,
+)
 
 REGISTER_HOOKS = tuple(HOOKS)
 
@@ -31,7 +39,8 @@ def plugin_config(
     :raises ConfigError: the config is invalid.
     """
     given = {**(environ or {}), "CLAW_HOME": str(home)}
-    config = validate_source(ConfigSource(tree=dict(tree or {})), home, environ or {}, owners_in(given))
+    read = ConfigSource(tree=dict(tree or {}))
+    config = validate_source(read, home, environ or {}, plugin_keys(plugin_states(given, read)))
     return PluginConfig(config, plugin_id, (network or HttpClients()).client, home / "plugins" / plugin_id)
 
 

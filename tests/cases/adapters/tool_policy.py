@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from claw.config.loader import load_config
 from claw.contracts.messages import Sender
 from claw.policy.catalog import PROFILES
 from claw.policy.engine import resolve_tools
 from claw.policy.subjects import RunFacts, ToolFact
 from claw_admin.policy.judged_run import unmatched_words
+from config_files import load_config
 
 UNUSED = {"native": "a mark of the table's maker about the row"}
 FUNCTIONS = (

@@ -3,15 +3,15 @@
 from pathlib import Path
 
 import pytest
-from claw.config.loader import Config, load_config
+from claw.config.loader import Config
 from claw.contracts.errors import ConfigError
-from claw.host.discovery import owners_in
 from claw_admin.config_checks.file_warnings import file_warnings
+from config_files import load_config
 
 
 def read(home: Path, text: str) -> Config:
     (home / "config.yaml").write_text(text, encoding="utf-8")
-    return load_config(home, {"ON": "true"}, owners_in({"CLAW_HOME": str(home)}))
+    return load_config(home, {"ON": "true"}, plugins=True)
 
 
 def warnings(home: Path, text: str) -> list[str]:

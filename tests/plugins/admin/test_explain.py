@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from claw import i18n
-from claw.config.loader import Config, load_config
+from claw.config.loader import Config
 from claw.config.summary import plugins_that_bring
 from claw.contracts.messages import Sender
 from claw.host.manifest import InstalledPlugin, Manifest, ToolDeclaration
@@ -26,6 +26,7 @@ from claw.policy.subjects import RunFacts, ToolFact, tool_fact
 from claw_admin.policy.explain import Explanation, JudgedTools, explain_tool
 from claw_admin.policy.fixes import PLACEHOLDER, ConfigEdit
 from claw_config_sdk import parse_value, set_value, unset_value
+from config_files import load_config
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 STAGES = ("optional", "name", *LAYERS, *CLOSING_CHECKS, "")

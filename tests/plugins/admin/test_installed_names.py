@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from claw.config.loader import Config, load_config
-from claw.host.discovery import owners_in
+from claw.config.loader import Config
 from claw.host.manifest import InstalledPlugin, Manifest, ProviderDeclaration
 from claw_admin.config_checks.installed_warnings import InstalledNames, check_installed, installed_names
+from config_files import load_config
 
 KNOWN = InstalledNames(
     plugins=frozenset({"demo"}), channels=frozenset({"telegram"}), providers=frozenset({"openai"}),
@@ -38,7 +38,7 @@ def test_what_is_installed_is_not_warned_about(tmp_path: Path) -> None:
 
 def config_of(home: Path, text: str) -> Config:
     (home / "config.yaml").write_text(text)
-    return load_config(home, {}, owners_in({"CLAW_HOME": str(home)}))
+    return load_config(home, {}, plugins=True)
 
 
 def test_a_section_that_somebody_may_serve_is_not_called_absent(tmp_path: Path) -> None:

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pytest
-from claw.config.loader import load_config
 from claw.config.summary import plugins_that_bring
-from claw.host.discovery import owners_in
 from claw.policy.catalog import CORE_TOOLS
 from claw.policy.subjects import ToolFact
 from claw_admin.config_checks.tool_lists import unknown_words, unrestricted_lists
+from config_files import load_config
 
 # core tools that no released plugin brings yet, with the plugin that the seeds name
 UNRELEASED = {"web_search": "tools-std", "web_fetch": "tools-std", "gateway": "http"}
@@ -27,7 +26,7 @@ def test_words_that_name_nothing_are_reported_with_their_place_and_the_nearest_n
         "channels:\n  telegram:\n    groups:\n      '-1':\n"
         "        tools: {allow: ['read*', weather, idle, 'zz*', idle_do, 'idle_*']}\n"
     )
-    config = load_config(tmp_path, {}, owners_in({"CLAW_HOME": str(tmp_path)}))
+    config = load_config(tmp_path, {}, plugins=True)
     found = unknown_words(config, FACTS, ["idle", "idle_do"])
     assert [(error.key, error.line) for error in found] == [
         ("tools.deny[0]", 3),

@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import claw.config.loader
 import claw_anthropic
 import claw_local
 import claw_openai
@@ -27,6 +26,7 @@ from claw import (
     User,
 )
 from claw_local import engine
+from config_files import load_config
 from pytest_claw import ProviderSuite
 from pytest_claw.relay import LiveService
 
@@ -95,9 +95,7 @@ def local(section: dict[str, Any], home: Path, network: HttpClients) -> Any:
 
     (home / "config.yaml").write_text(yaml.safe_dump({"providers": {"local": section}}))
     (home / "config.yaml").chmod(0o600)
-    config = PluginConfig(
-        claw.config.loader.load_config(home, {}), "local", network.client, home / "plugins" / "local"
-    )
+    config = PluginConfig(load_config(home, {}), "local", network.client, home / "plugins" / "local")
     return next(iter(claw_local.register_providers(config)))
 
 

@@ -11,10 +11,8 @@ import claw_memory
 import pytest
 from claw import hookimpl
 from claw.agent.turn_context import notes_of
-from claw.config.loader import load_config
 from claw.contracts.errors import ConfigError
 from claw.contracts.provider import ToolSpec
-from claw.host.discovery import owners_in
 from claw.testing import (
     FakeProvider,
     Harness,
@@ -31,6 +29,7 @@ from claw_memory.embedder import choose
 from claw_memory.memories import Memories
 from claw_memory.section import recall
 from claw_memory.settings import MemorySearch, MemorySettings
+from config_files import load_config
 from plugins.memory.living import Things, agent, context, note
 from typer.testing import CliRunner
 
@@ -364,7 +363,7 @@ def test_an_embedder_that_is_not_there_is_reported_and_fails_the_indexing(
     (tmp_path / "config.yaml").write_text(
         "agents: {defaults: {memorySearch: {provider: acme}}}\n", encoding="utf-8"
     )
-    config = load_config(tmp_path, {}, owners_in({"CLAW_HOME": str(tmp_path)}))
+    config = load_config(tmp_path, {}, plugins=True)
     assert config.agent("").section("memorySearch", MemorySearch).provider == "acme"
 
     done = claw("index")

@@ -15,7 +15,8 @@ from claw.runtime import (
     document,
     format_key,
     installed_plugins,
-    owners_in,
+    plugin_keys,
+    plugin_states,
     split_key,
     with_label,
 )
@@ -85,7 +86,7 @@ def unset(key: Key, as_json: AsJson = False) -> None:
 def schema() -> None:
     """Print the JSON Schema of the file, for editors; it covers the installed plugins."""
     manifests = [one.manifest for one in installed_plugins() if one.manifest]
-    whole = config_schema(manifests, owners_in(os.environ)(ConfigSource()).models)
+    whole = config_schema(manifests, plugin_keys(plugin_states(os.environ, ConfigSource())).models)
     sys.stdout.write(json.dumps(whole, ensure_ascii=False, indent=2) + "\n")
 
 

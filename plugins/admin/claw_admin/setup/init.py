@@ -26,10 +26,12 @@ from claw.runtime import (
     load_setup,
     make_folder,
     origin_of,
-    owners_in,
     package_of,
     parse_config,
+    plugin_keys,
+    plugin_states,
     providers_of,
+    read_home,
     replace_file,
 )
 from claw_config_sdk import file_of, set_value
@@ -196,7 +198,7 @@ def write_config(path: Path, tree: Mapping[str, Any], environ: Mapping[str, str]
     )
     text = f"{head}\n{yaml.safe_dump(dict(tree), allow_unicode=True, sort_keys=False)}"
     read = ConfigSource(path, text, *parse_config(text, file=str(path)))
-    validate_source(read, path.parent, environ, owners_in(environ))
+    validate_source(read, path.parent, environ, plugin_keys(plugin_states(environ, read)))
     make_folder(path.parent)
     replace_file(path, text.encode())
 
@@ -221,10 +223,12 @@ def _language(environ: Mapping[str, str]) -> str:
 
 
 def _default_agent(home: Path) -> str:
-    from claw.runtime import load_config
+    from claw.runtime import validate_source
 
     try:
-        return load_config(home, os.environ, owners_in(os.environ)).default_agent_id
+        read = read_home(home)
+        keys = plugin_keys(plugin_states(os.environ, read))
+        return validate_source(read, home, os.environ, keys).default_agent_id
     except ClawError:
         return "default"
 
