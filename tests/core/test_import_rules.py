@@ -265,7 +265,7 @@ LAZY_IMPORTS = {
         "claw.__main__": "claw claw.cli.errors claw.cli.main claw.cli.plugin_list claw.host.overlay os",
         "claw.cli.errors": "claw.cli.usage_errors claw.security.redaction claw.storage claw.storage.files threading time "
         "traceback",
-        "claw.host.discovery": "claw.host.integrity claw.storage.database claw.storage.files",
+        "claw.host.discovery": "claw.host.integrity claw.storage.files",
         "claw.host.health": "claw.contracts.text claw.storage.database claw.storage.files faulthandler hashlib sqlite3",
         "claw.host.isolation": "traceback",
         "claw.host.integrity": "tomllib",

@@ -153,7 +153,7 @@ def test_the_keys_of_a_quarantined_channel_stop_nothing_else_and_those_of_a_guar
         ConfigSource(text="", tree={"waves": {"length": 3}}),
         Path("/home"),
         {},
-        lambda read: PluginKeys({"waves": None}),
+        PluginKeys({"waves": None}),
     )
 
     errors = config_key_errors(config, states)
