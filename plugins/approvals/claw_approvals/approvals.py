@@ -7,7 +7,7 @@ person can be asked, the answer is no. The first outcome wins: it is one row, up
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from claw import ApprovalRequest, ClawError, Decision, Inbound, Outbound, Sender, t
@@ -15,6 +15,7 @@ from claw.runtime import SYSTEM_CLOCK, TERMINAL, Clock, Database, describe_excep
 from claw_channel_sdk import PendingApproval
 from claw_config_sdk import DailyTask
 
+from claw_approvals.grants import DAY_MS, LastingGrants
 from claw_approvals.question import (
     MAX_SHOWN_CHARS,
     VERDICTS,
@@ -33,13 +34,12 @@ from claw_approvals.records import (
     pending_of,
     stored_digest,
 )
+from claw_approvals.seals import TABLE, WRITE, Seals
 
 if TYPE_CHECKING:
     from claw.runtime import Runtime
 
-UNUSED_DAYS = 90  # spec P16: a permanent grant that is not used for this long expires
 _KEPT_DAYS = 7
-_DAY_MS = 24 * 3600 * 1000
 _POLL_SECONDS = 1.0
 """Seconds between two checks of a waiting request for an answer that another process received."""
 _SHOWN_SECONDS = 2.0
@@ -88,7 +88,9 @@ class Approvals:
         self._cancelled: set[str] = set()  # requests whose wait was cancelled in this process
         self._messages, self._closing = OpenMessages(database), set[asyncio.Task[None]]()
         self._daily = DailyTask(clock)
-        database.tables("approval", *TABLES)
+        self._seals = Seals(database)
+        self._grants = LastingGrants(database, clock, self._seals)
+        database.tables("approval", *TABLES, TABLE)
 
     def attach(self, runtime: "Runtime") -> None:
         """Take the turn log of this process: requests of a turn that ended are over."""
@@ -102,7 +104,7 @@ class Approvals:
         """
         self._delete_expired()
         request = presentable(request)
-        if self._use_grant(request):
+        if self._grants.use(request):
             return Decision("always")
         if why := self.refusal(request):
             return Decision("deny" if len(request.shown) > MAX_SHOWN_CHARS else "nobody", why)
@@ -160,15 +162,10 @@ class Approvals:
         by, now = f"{channel}:{sender.id}", self._clock.now_ms()
         # A request with a waiter in this process ends with that wait, even when the system clock jumps.
         since = 0 if question.id in self._waiting else now
-        won = self._database.write(
-            "UPDATE approvals SET verdict = ?, decided_by = ?, decided_at_ms = ?"
-            " WHERE id = ? AND verdict IS NULL AND expires_at_ms > ?",
-            verdict, by, now, question.id, since,
-        )  # fmt: skip
-        if not won:
+        if not self._record(question, verdict, by, now, since):
             return AnswerResult(False, self._too_late(question), question)
         if verdict == "always":
-            self._grant(question.request, by)
+            self._grants.add(question.request, by)
         self._wake(question.id)
         return AnswerResult(True, _CONFIRMATIONS[verdict](question.request.tool), question)
 
@@ -249,13 +246,11 @@ class Approvals:
     def grants(self) -> tuple[Grant, ...]:
         """Return the permanent grants, oldest first."""
         self._delete_expired()
-        columns = ", ".join(field.name for field in fields(Grant))
-        rows = self._database.read(f"SELECT {columns} FROM grants ORDER BY granted_at_ms, id")
-        return tuple(Grant(*row) for row in rows)
+        return self._grants.all()
 
     def revoke(self, id: str) -> bool:
         """Delete a permanent grant; return false when there is none of this id."""
-        return self._database.write("DELETE FROM grants WHERE id = ?", id.strip().lower()) == 1
+        return self._grants.revoke(id)
 
     # asking
 
@@ -264,13 +259,6 @@ class Approvals:
         if request.chat_type != "direct" or request.sender is None:
             return True
         return self.may_decide(request.address.channel, request.sender, request.owner, request.for_owners)
-
-    def _use_grant(self, request: ApprovalRequest) -> bool:
-        now = self._clock.now_ms()
-        return bool(request.grant) and self._database.write(
-            "UPDATE grants SET used_at_ms = ? WHERE agent = ? AND tool = ? AND digest = ? AND used_at_ms > ?",
-            now, request.agent, request.tool, request.grant, now - UNUSED_DAYS * _DAY_MS,
-        ) == 1  # fmt: skip
 
     def _find_earlier(self, request: ApprovalRequest) -> PendingApproval | None:
         """Return the same request of this turn, made before a restart and not used yet.
@@ -358,7 +346,9 @@ class Approvals:
             "SELECT verdict, decided_by FROM approvals WHERE id = ?", question.id
         )[0]
         if taken and verdict in ("once", "always"):
-            return Decision(verdict)
+            if self._seals.is_sealed(question.id, *_sealed_facts(question, verdict)):
+                return Decision(verdict)
+            return Decision("deny", t("the answer in state.db was not given to claw: nothing was run"))
         minutes = max(1, round(self.timeout_seconds / 60))
         why = {
             "deny": t("the user was asked and did not allow it"),
@@ -387,9 +377,8 @@ class Approvals:
 
     def _is_awaited(self, question: PendingApproval) -> bool:
         """Return true if an answer has an effect: a call waits here or in another process, or its turn can be resumed."""
-        if question.id in self._waiting:
-            return True
-        return question.id not in self._cancelled and not self._is_over(question.request.turn)
+        is_over = question.id in self._cancelled or self._is_over(question.request.turn)
+        return question.id in self._waiting or not is_over
 
     def _verdict(self, id: str) -> str | None:
         rows = self._database.read("SELECT verdict FROM approvals WHERE id = ?", id)
@@ -425,23 +414,34 @@ class Approvals:
             with suppress(RuntimeError):  # its loop has ended
                 waiting[0].call_soon_threadsafe(waiting[1].set)
 
-    def _grant(self, request: ApprovalRequest, by: str) -> None:
-        now = self._clock.now_ms()
-        grant = Grant(
-            new_id(), request.agent, request.tool,
-            request.grant, request.title, request.shown, by, now, now,
-        )  # fmt: skip
-        self._database.write(
-            "INSERT OR REPLACE INTO grants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *astuple(grant)
-        )
+    def _record(self, question: PendingApproval, verdict: str, by: str, now: int, since: int) -> bool:
+        """Record an answer with its seal, at once; return false if the request has an outcome."""
+        seal = self._seals.make(*_sealed_facts(question, verdict))
+        with self._database.transaction() as run:
+            where = "WHERE id = ? AND verdict IS NULL AND expires_at_ms > ?"
+            if not run(f"SELECT 1 FROM approvals {where}", (question.id, since)):
+                return False
+            run(
+                "UPDATE approvals SET verdict = ?, decided_by = ?, decided_at_ms = ? WHERE id = ?",
+                (verdict, by, now, question.id),
+            )
+            run(WRITE, (question.id, seal))
+        return True
 
     def _delete_expired(self) -> None:
         """Delete, once a day, old requests and unused permanent grants."""
         if not self._daily.due():
             return
-        now = self._clock.now_ms()
-        self._database.write("DELETE FROM approvals WHERE asked_at_ms < ?", now - _KEPT_DAYS * _DAY_MS)
-        self._database.write("DELETE FROM grants WHERE used_at_ms <= ?", now - UNUSED_DAYS * _DAY_MS)
+        before = self._clock.now_ms() - _KEPT_DAYS * DAY_MS
+        self._database.write("DELETE FROM approvals WHERE asked_at_ms < ?", before)
+        self._grants.delete_unused()
+        kept = "SELECT id FROM approvals UNION SELECT id FROM grants"
+        self._database.write(f"DELETE FROM approval_seals WHERE id NOT IN ({kept})")
+
+
+def _sealed_facts(question: PendingApproval, verdict: str) -> tuple[str, ...]:
+    asked = question.request
+    return question.id, asked.session_key, asked.turn, asked.tool, asked.shown, stored_digest(asked), verdict
 
 
 _CONFIRMATIONS: dict[str, Callable[[str], str]] = {

@@ -13,7 +13,8 @@ from claw.contracts.messages import Address, Sender
 from claw.contracts.text import digest_of, format_arguments
 from claw.storage.clock import Clock
 from claw.storage.database import Database
-from claw_approvals.approvals import UNUSED_DAYS, Approvals
+from claw_approvals.approvals import Approvals
+from claw_approvals.grants import UNUSED_DAYS
 from claw_approvals.question import MAX_SHOWN_CHARS, as_message, can_allow_always, parse_button, visible
 from claw_channel_sdk import PendingApproval
 from hypothesis import example, given, strategies as st
@@ -480,6 +481,63 @@ def test_a_plain_command_and_any_other_tool_may_last() -> None:
     assert can_allow_always("exec", {"command": "git status"})
     assert can_allow_always("write", {"file_path": "a"})
     assert not can_allow_always("process", {"action": "write"})
+
+
+# --- a state.db that somebody else wrote
+
+
+@pytest.mark.parametrize("verdict", ["once", "always"])
+async def test_an_answer_that_was_written_into_the_file_runs_nothing(
+    bench: ApprovalsBench, verdict: str
+) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request())
+
+    Database(bench.path).write(
+        "UPDATE approvals SET verdict = ?, decided_by = 'feishu:ou_owner' WHERE id = ?", verdict, id
+    )
+
+    decision = await task
+    assert not decision.allowed
+    assert "not given to claw" in decision.reason
+
+
+async def test_a_request_whose_text_was_changed_in_the_file_runs_nothing(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request("rm -r /"))
+
+    Database(bench.path).write("UPDATE approvals SET shown = 'ls' WHERE id = ?", id)
+    assert by(approvals, id, "once").accepted
+
+    assert not (await task).allowed
+
+
+async def test_a_permission_that_was_written_into_the_file_allows_nothing(bench: ApprovalsBench) -> None:
+    approvals, asked = bench.open(), request()
+    task, id = await bench.ask(approvals, asked)
+    by(approvals, id, "always")
+    assert (await task).allowed
+    other = Database(bench.path)
+    [row] = other.read("SELECT * FROM grants")
+    other.write("DELETE FROM grants")
+    forged = (row[0], row[1], row[2], "another digest", *row[4:])
+    other.write("INSERT INTO grants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *forged)
+
+    assert approvals.grants() == ()
+    task, id = await bench.ask(approvals, request("rm -r x", grant="another digest"))
+    assert not task.done()
+    by(approvals, id, "deny")
+    assert not (await task).allowed
+
+
+async def test_the_key_is_private_and_another_process_uses_the_same(bench: ApprovalsBench) -> None:
+    approvals = bench.open()
+    task, id = await bench.ask(approvals, request())
+
+    assert by(bench.open(), id, "once").accepted
+
+    assert (await task).allowed
+    assert (bench.path.parent / "plugins" / "approvals" / "key").stat().st_mode & 0o777 == 0o600
 
 
 # --- races
