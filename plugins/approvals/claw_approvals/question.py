@@ -9,22 +9,12 @@ from typing import Any
 from claw import ApprovalRequest, Button, Outbound, ToolError, t
 from claw.runtime import normalise_tool_name
 from claw_channel_sdk import PendingApproval
-from claw_tool_sdk import is_interpreter, split_single_command
+from claw_tool_sdk import is_decided_by_words, split_single_command
 
 VERDICTS = ("once", "always", "deny")
 MAX_SHOWN_CHARS = 3500
 """Limit of characters that fit whole into a few messages of any channel; a longer text cannot be approved."""
 
-_LAUNCHERS = frozenset({
-    "sudo", "doas", "su", "nohup", "nice", "ionice", "timeout", "time", "stdbuf", "setsid", "chroot", "unshare",
-    "nsenter", "ssh", "watch", "script", "strace", "ltrace", "gdb", "parallel", "npx", "npm", "pnpm", "yarn", "uv", "uvx",
-    "pip", "pipx", "poetry", "make", "cmake", "ninja", "cargo", "go", "docker", "podman", "kubectl", "systemd-run",
-    "at", "batch", "crontab", "exec", "eval", "command", "builtin", "source", "flock", "ld.so", "screen", "tmux",
-    "pytest", "tox", "nox", "mvn", "gradle", "rake", "bundle", "just", "jest", "dotnet", "composer",
-})  # fmt: skip
-"""Programs that start another program, or obey files of the workspace: to allow them for always would allow
-that too.
-"""
 # Characters without width or that look blank, beyond those of the hidden categories (Unicode 15).
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
@@ -50,15 +40,14 @@ def _is_visible(char: str) -> bool:
 
 
 def can_allow_always(tool: str, arguments: Mapping[str, Any]) -> bool:
-    """Return true if this call may be allowed for always: not when it runs what another text or program says."""
+    """Return true if this call may be allowed for always: only when its arguments alone decide what it does, no file."""
     name = normalise_tool_name(tool)
     if name != "exec":
         return name != "process"
     try:
-        program = split_single_command(str(arguments.get("command", "")))[0]
+        return is_decided_by_words(split_single_command(str(arguments.get("command", ""))))
     except ToolError:
         return False
-    return not (is_interpreter(program) or program.rsplit("/", 1)[-1].lower() in _LAUNCHERS)
 
 
 def presentable(request: ApprovalRequest) -> ApprovalRequest:

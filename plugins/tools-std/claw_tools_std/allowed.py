@@ -20,7 +20,8 @@ from claw_tools_std.launchers import FRONTS, find_launch, wrapped_command
 from claw_tools_std.readers import READERS
 
 INTERPRETERS = re.compile(
-    r"python[\d.]*|pypy[\d.]*|node(js)?|deno|bun|perl[\d.]*|ruby[\d.]*|php[\d.]*|lua[\d.]*|(ba|da|z|k|fi)?sh"
+    r"python[\d.]*|pypy[\d.]*|node(js)?|deno|bun|perl[\d.]*|ruby[\d.]*|php[\d.]*|lua[\d.]*|(ba|da|z|k|fi|t?c)?sh"
+    r"|[rR]script|julia|guile[\d.]*|m4|tclsh[\d.]*|wish[\d.]*"
 )
 _VERSION = frozenset({"--version", "-V", "-v"})
 

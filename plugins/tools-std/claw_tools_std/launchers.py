@@ -13,10 +13,12 @@ FRONTS = frozenset({"env", "nice", "nohup", "setsid", "timeout"})
 """Programs that run the rest of their words as a command: :func:`wrapped_command` returns it."""
 
 _RUN_ANYTHING = frozenset({
-    "ash", "at", "awk", "batch", "busybox", "chroot", "chrt", "crontab", "doas", "ed", "emacs", "entr", "ex", "expect",
-    "flock", "gawk", "gdb", "ionice", "ld.so", "less", "ltrace", "man", "mawk", "more", "mosh", "nano", "nawk",
-    "nsenter", "parallel", "pkexec", "runuser", "scp", "screen", "script", "setpriv", "sftp", "ssh", "stdbuf", "strace",
-    "su", "sudo", "systemd-run", "taskset", "tmux", "toybox", "unshare", "vi", "view", "vim", "vimdiff", "watch", "xargs",
+    "ash", "at", "awk", "batch", "busybox", "choom", "chroot", "chrt", "crontab", "doas", "ed", "emacs", "entr", "ex",
+    "expect", "flock", "gawk", "gdb", "ionice", "ld.so", "less", "linux32", "linux64", "ltrace", "man", "mawk",
+    "more", "mosh", "nano", "nawk", "newgrp", "npx", "nsenter", "parallel", "pkexec", "prlimit", "prove", "run-parts",
+    "runuser", "scp", "screen", "script", "setarch", "setpriv", "sftp", "sg", "ssh", "ssh-agent", "start-stop-daemon",
+    "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset", "tmux", "toybox", "unshare", "vi", "view", "vim",
+    "vimdiff", "watch", "xargs",
 })  # fmt: skip
 """Programs that run commands from their words or files, in more ways than a list could hold."""
 
@@ -48,11 +50,20 @@ _STARTING = {
     "install": _Options(("--strip-program",)),
     "rg": _Options(("--pre", "--hostname-bin")),
     "rsync": _Options(("--rsh", "--rsync-path"), "e"),
-    # its e runs a command, its w writes: only --sandbox disables them
-    "sed": _Options(words="(?!--sandbox$).*"),
+    # its e runs a command, its w writes: only --sandbox in front disables them
+    "sed": _Options(words=".*"),
+    "apt": _Options(("--option", "--config-file"), "oc"),
+    "diff3": _Options(("--diff-program",)),
+    "dpkg": _Options(("--pre-invoke", "--post-invoke")),
+    "gcc": _Options(words="-wrapper|-B.*|-specs.*|--specs.*|@.*"),
+    "gpg": _Options(("--agent-program", "--dirmngr-program", "--keyboxd-program", "--photo-viewer", "--options")),
+    "make": _Options(("--eval",), "fE"),
+    "npm": _Options(("--script-shell", "--call"), "c", "exec|x"),
+    "pip": _Options(("--python",)),
+    "sdiff": _Options(("--diff-program",)),
     "sort": _Options(("--compress-program",)),
     "split": _Options(("--filter",)),
-    "sqlite3": _Options(words=r"-(-)?(cmd|init).*|\s*\..*"),
+    "sqlite3": _Options(words=".*"),  # edit(), .shell and .init: only -safe in front disables them
     # a name with a colon is a file of another machine, which rsh or ssh fetches
     "tar": _Options(
         (
@@ -65,7 +76,20 @@ _STARTING = {
     "wget": _Options(("--use-askpass", "--execute", "--config"), "e"),
     "zip": _Options(("--unzip-command",), words=".*TT.*"),
 }  # fmt: skip
-_SAME = {"fdfind": "fd", "gtar": "tar", "bsdtar": "tar", "gsed": "sed", "gfind": "find", "gsort": "sort"}
+_SAFE_FIRST = {"sed": "--sandbox", "sqlite3": "-safe"}
+"""The option, in front of all others, by which a program starts no other one."""
+_SAME = {
+    "apt-get": "apt",
+    "g++": "gcc",
+    "cc": "gcc",
+    "pip3": "pip",
+    "fdfind": "fd",
+    "gtar": "tar",
+    "bsdtar": "tar",
+    "gsed": "sed",
+    "gfind": "find",
+    "gsort": "sort",
+}
 
 # Its subcommands that start no configured program; an alias is none of them.
 _GIT = frozenset({
@@ -106,7 +130,7 @@ def find_launch(program: str, words: Sequence[str]) -> str:
     if name == "git":
         return _git(words)
     options, rest = _STARTING.get(name), list(words[1:])
-    if name == "sed" and "--sandbox" in rest:
+    if rest[:1] == [_SAFE_FIRST.get(name)]:
         return ""
     if name == "tar" and rest and not rest[0].startswith("-"):
         rest[0] = f"-{rest[0]}"  # its first word is a cluster of options, also without the dash

@@ -16,6 +16,7 @@ single one is started without a shell; each of several must be allowed by itself
 (``always``), or about nothing (``off``).
 """
 
+import glob
 import hashlib
 import os
 import posixpath
@@ -25,11 +26,12 @@ import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from claw import ToolContext, ToolError
-from claw_tool_sdk import split_commands, split_single_command
+from claw import ToolContext, ToolError, t
+from claw_tool_sdk import is_decided_by_words, split_commands, split_single_command
 
 from claw_tools_std.allowed import INTERPRETERS, is_trusted, refusal
 from claw_tools_std.launchers import FRONTS, wrapped_command
@@ -37,6 +39,14 @@ from claw_tools_std.readers import READERS, check_reader
 from claw_tools_std.settings import ExecSettings
 
 _NAMED = re.compile(r"[^\s;|&<>()'\"`]+")  # parts of a shell line that may name a file
+_PARTS = re.compile(r"[=,:@]")
+_IN_FOLDER = re.compile(r"^\$(PWD|\{PWD\})/")
+_PATTERN = re.compile(r"[*?\[]")
+MOST_NAMED = 500
+"""Words of a line, and matches of a pattern, that an approval binds by their content; others by their text."""
+MOST_FOLDERS = 8
+MOST_STEPS, MOST_WORDS = 100, 2000
+"""Commands and words of a line that is judged by a list: each word may cost a search on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,15 @@ def command_of(line: str, settings: Any, context: ToolContext, folder: str = "."
     if mode == "full":
         return _through_shell(line, context)
     steps = split_commands(line)
+    words = sum(len(step.words) for step in steps)
+    if len(steps) > MOST_STEPS or words > MOST_WORDS:
+        raise ToolError(
+            "{steps} commands with {words} words are too many for one line without approval; at most {most}",
+            fix="Write a script with write, and run that",
+            steps=len(steps),
+            words=words,
+            most=f"{MOST_STEPS}, {MOST_WORDS}",
+        )
     started = [_checked_words(step.words, settings, context, folder) for step in steps]
     if len(steps) == 1:
         return ShellCommand((steps[0].words[0], *started[0][1:]), started[0][0])
@@ -139,9 +158,8 @@ def command_digest(command: ShellCommand, folder: Path, environment: Mapping[str
     Files count by path, inode and content, so that replacing any of them changes the digest.
     """
     where = os.stat(folder)
-    words: list[str] = list(command.argv[1:])
+    words = _named(command, folder)
     if command.shell:  # any word of the line may name a program
-        words = _NAMED.findall(command.argv[-1])
         words += [found for word in words if (found := shutil.which(word, path=_path(environment)))]
     parts: list[Any] = [
         command.argv,
@@ -153,6 +171,38 @@ def command_digest(command: ShellCommand, folder: Path, environment: Mapping[str
         *(_identity(folder / word) for word in words),
     ]
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _named(command: ShellCommand, folder: Path) -> list[str]:
+    """Return what may be a path in a command: its words and their parts, what patterns match, all of it also below each
+    folder that is named.
+    """
+    words: list[str] = list(command.argv[1:])
+    if command.shell:
+        line = command.argv[-1]
+        words = [*_NAMED.findall(line), *_NAMED.findall(line.replace("\\", ""))]
+    parts = [
+        part for word in words for part in (*_PARTS.split(word), word[2:] if word[:1] == "-" else "") if part
+    ]
+    names = list(dict.fromkeys([*words, *(_IN_FOLDER.sub("", part) for part in parts)]))[:MOST_NAMED]
+    found = [one for name in names if _PATTERN.search(name) for one in _matches(name, folder)]
+    folders = [name for name in names if os.path.isdir(folder / name)][:MOST_FOLDERS]
+    return names + found + [os.path.join(one, name) for one in folders for name in names]
+
+
+def _matches(pattern: str, folder: Path) -> list[str]:
+    return sorted(islice(glob.iglob(pattern, root_dir=folder), MOST_NAMED))
+
+
+def unbound(command: ShellCommand) -> str:
+    """Return a note for the person if a command may obey files that :func:`command_digest` does not know; else empty."""
+    try:
+        steps = split_commands(command.argv[-1]) if command.shell else ()
+    except ToolError:
+        return t("files that it reads without naming them are not bound")
+    commands = [step.words for step in steps] or [(command.program, *command.argv[1:])]
+    is_bound = all(map(is_decided_by_words, commands))
+    return "" if is_bound else t("files that it reads without naming them are not bound")
 
 
 def _identity(path: Path) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from claw import Tool, ToolContext, ToolError, ToolResult, nearest, tool
+from claw import Tool, ToolContext, ToolError, ToolResult, nearest, t, tool
 
 from claw_tools_std import programs, running
 from claw_tools_std.settings import ExecSettings
@@ -21,6 +21,17 @@ KEPT_BYTES = 900_000
 """Bytes of output kept per command; the middle of a longer one is dropped. A model sees
 ``tools.exec.maxOutputChars``.
 """
+LISTED_ENVIRONMENT = {
+    **dict.fromkeys(("PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"), "cat"),
+    **dict.fromkeys(("EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "SUDO_EDITOR"), "false"),
+    **dict.fromkeys(("GIT_ASKPASS", "SSH_ASKPASS", "BROWSER"), "false"),
+    "GIT_TERMINAL_PROMPT": "0", "GIT_SSH_COMMAND": "ssh", "LESSSECURE": "1", "LESSOPEN": "",
+    # git(1), "GIT_CONFIG_COUNT": these stand above the settings of a repository
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": "/dev/null",
+    "GIT_CONFIG_KEY_1": "core.fsmonitor", "GIT_CONFIG_VALUE_1": "false",
+}  # fmt: skip
+"""Variables of a program that only a list allows: no pager, editor or hook of its settings starts."""
 _SETTLE_SECONDS = 0.25
 _LOG_LINES = 200
 
@@ -29,6 +40,7 @@ _LOG_LINES = 200
 class BackgroundCommand:
     """A background command of one conversation.
 
+    :param asked: a person allowed it, and is asked about what is written to it.
     :param seen: how many bytes of its output polls have returned already.
     """
 
@@ -37,6 +49,7 @@ class BackgroundCommand:
     command: str
     running: running.RunningCommand
     waiting: "asyncio.Task[int]"
+    asked: bool = False
     seen: int = 0
 
     @property
@@ -133,24 +146,26 @@ class ShellTools:
             )
         if background:
             self._check_free_slot(context.session_key, settings.background)
-        command, folder = await _authorize(line, workdir, settings, context)
+        start = await _authorize(line, workdir, settings, context, typed=pty, background=background)
+        command, folder = start.command, start.folder
         try:
             argv = context.wrap([command.program, *command.argv[1:]]) if context.wrap else command.argv
             started = await running.start(
                 argv,
                 argv[0] if context.wrap else command.program,
                 folder=folder,
-                environment=context.environment,
+                environment={**context.environment, **(LISTED_ENVIRONMENT if start.is_listed else {})},
                 limit=max(settings.max_output_chars, KEPT_BYTES),
                 pty=pty,
-                stdin=background,
+                stdin=background and not start.is_listed,
             )
         except OSError as failed:
             raise ToolError(
                 "{program} cannot be started: {failed}", program=command.argv[0], failed=failed
             ) from None
         if background:
-            return await self._keep(context.session_key, line, started, settings.max_output_chars)
+            most = settings.max_output_chars
+            return await self._keep(context.session_key, line, started, most, start.asked)
         seconds = min(timeout, MOST_SECONDS) if timeout and timeout > 0 else settings.timeout_seconds
         try:
             async with asyncio.timeout(seconds):
@@ -183,14 +198,14 @@ class ShellTools:
             )
 
     async def _keep(
-        self, conversation: str, line: str, started: running.RunningCommand, most: int
+        self, conversation: str, line: str, started: running.RunningCommand, most: int, asked: bool
     ) -> ToolResult:
         """Add a started command to the sessions; wait a moment, since many that fail do so at once."""
         if not self._sessions:
             atexit.register(self._kill_now)
         self._count += 1
         waiting = asyncio.create_task(started.wait(), name=f"background {started.pid}")
-        session = BackgroundCommand(f"p{self._count}", conversation, line, started, waiting)
+        session = BackgroundCommand(f"p{self._count}", conversation, line, started, waiting, asked)
         self._sessions[session.id] = session
         ended = [each for each in self._of(conversation) if each.running.code is not None]
         for old in ended[:-MOST_ENDED]:
@@ -219,7 +234,7 @@ class ShellTools:
             page = _page(session.running.output.text(), offset, limit)
             return ToolResult(page, {"state": session.state}, most_chars=most)
         if action == "write":
-            _write(session, data)
+            await _write(session, data, context)
             await asyncio.sleep(_SETTLE_SECONDS)
         elif action == "kill":
             await self._end(session)
@@ -255,29 +270,53 @@ class ShellTools:
                 session.running.kill_now()
 
 
-async def _authorize(
-    line: str, workdir: str, settings: Any, context: ToolContext
-) -> tuple[programs.ShellCommand, Path]:
-    """Return what to start and where, allowed by the settings or by a person; start exactly what the person
-    allowed.
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A command that may be started, and its folder.
 
+    :param asked: a person allowed it; ``is_listed``: a list did.
+    """
+
+    command: programs.ShellCommand
+    folder: Path
+    asked: bool = False
+    is_listed: bool = False
+
+
+async def _authorize(
+    line: str, workdir: str, settings: ExecSettings, context: ToolContext, *, typed: bool, background: bool
+) -> _Start:
+    """Return what to start, allowed by the settings or by a person; start exactly what the person allowed.
+
+    :param typed: with a terminal; a program that only a list allows gets none, because a pager or an editor would take
+        commands there.
     :raises ToolError: it may not run.
     """
     missed: ToolError | None = None
+    mode = settings.mode_in_force(context.wrap is not None)
     try:
-        command = programs.command_of(line, settings, context, workdir)
+        command = await asyncio.to_thread(programs.command_of, line, settings, context, workdir)
+        if typed and mode == "allowlist":
+            problem = "a program that only the list allows gets no terminal"
+            raise ToolError(problem, where="tools.exec.allow", fix="Leave pty out")
     except ToolError as refused:
-        if (
-            settings.mode_in_force(context.wrap is not None) not in ("ask", "allowlist")
-            or settings.ask == "off"
-        ):
+        if mode not in ("ask", "allowlist") or settings.ask == "off":
             raise
         missed, command = refused, await asyncio.to_thread(programs.asked_for, line, context)
     folder = await asyncio.to_thread(context.files.folder, workdir)
     if missed is None and settings.ask != "always":
-        return command, folder
+        return _Start(command, folder, is_listed=mode == "allowlist")
     before = await asyncio.to_thread(programs.command_digest, command, folder, context.environment)
-    where = f"{'shell' if command.shell else command.program} · {folder}"
+    typing = t("what the agent types there is asked about") if background else ""
+    terminal = t("with a terminal") if typed else ""
+    facts = (
+        "shell" if command.shell else command.program,
+        str(folder),
+        terminal,
+        typing,
+        programs.unbound(command),
+    )
+    where = " · ".join(filter(None, facts))
     if not await context.ask(line, where, before):
         raise missed or ToolError(
             "a person must allow every command, and no person can be asked here", where="tools.exec.ask"
@@ -287,14 +326,17 @@ async def _authorize(
         raise ToolError(
             "the program, a file it names, the folder or the environment is another one than was allowed: nothing ran"
         )
-    return command, folder
+    return _Start(command, folder, asked=True)
 
 
-def _write(session: BackgroundCommand, data: str | None) -> None:
+async def _write(session: BackgroundCommand, data: str | None, context: ToolContext) -> None:
     if session.running.code is not None:
         raise ToolError("{id} has ended: {state}", id=session.id, state=session.state)
     if not data:
         raise ToolError("data is missing: what to write, with its line end")
+    if session.asked and not await context.ask(data, f"{session.id} · {session.command}"):
+        problem = "a person must allow what is written to {id}, and no person can be asked here"
+        raise ToolError(problem, where="tools.exec.mode", id=session.id)
     try:
         session.running.write(data.encode())
     except OSError as failed:

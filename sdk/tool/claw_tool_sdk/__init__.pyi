@@ -13,6 +13,7 @@ from claw_tool_sdk.command_line import (
     split_single_command as split_single_command,
 )
 from claw_tool_sdk.interpreters import (
+    is_decided_by_words as is_decided_by_words,
     is_interpreter as is_interpreter,
 )
 from claw_tool_sdk.packages import (

@@ -470,6 +470,26 @@ async def test_what_may_not_last_is_never_offered_nor_taken_as_always(bench: App
             "node x.js",
             "git a;b",
         ),
+        # a file decides what they do
+        *(
+            "git status",
+            "git commit",
+            "terraform apply",
+            "./gradlew",
+            "run-parts rp",
+            "ssh-agent x",
+            "expect x",
+        ),
+        *(
+            "prlimit ls",
+            "guile x",
+            "sort a",
+            "sed p",
+            "sqlite3 x",
+            "unknown-program",
+            "/opt/bin/touch a",
+            "./touch a",
+        ),
     ],
 )
 def test_a_launcher_an_interpreter_or_a_line_for_a_shell_never_lasts(command: str) -> None:
@@ -478,7 +498,8 @@ def test_a_launcher_an_interpreter_or_a_line_for_a_shell_never_lasts(command: st
 
 
 def test_a_plain_command_and_any_other_tool_may_last() -> None:
-    assert can_allow_always("exec", {"command": "git status"})
+    assert can_allow_always("exec", {"command": "touch a"})
+    assert can_allow_always("exec", {"command": "/usr/bin/ls -la"})
     assert can_allow_always("write", {"file_path": "a"})
     assert not can_allow_always("process", {"action": "write"})
 

@@ -113,6 +113,11 @@ def test_a_filter_takes_only_options_that_touch_no_file(command: str, passes: bo
     "rsync -e id a b", "rg --pre id x", "sort --compress=id", "split --filter=id a", "zip x.zip f -TT id",
     "sed 1e", "sed -n 1p", "fdfind -x id", "xargs id", "ssh host", "vim a", "env -i id", "env A=1 id", "nice -n 5 id",
     "timeout -s KILL 5 id", "sqlite3 a.db '.shell id'", "find . -execdir id +", "wget -e use_proxy=on x",
+    "sed -e '1e id' a -- --sandbox", "sed -e p -l --sandbox f", "sqlite3 a.db 'select edit(1)'", "sqlite3 a.db",
+    "sqlite3 -init f a.db", "prlimit id", "choom -n 0 id", "setarch -R id", "sg x id", "prove -e id", "ssh-agent id",
+    "dpkg --pre-invoke=id -i x", "apt -o DPkg::Pre-Invoke::=id install x", "start-stop-daemon -S -x id", "run-parts d",
+    "gcc -wrapper id a.c", "make --eval=x", "npx -c id", "npm exec -c id", "npm --script-shell=id test",
+    "sdiff --diff-program=id a b", "diff3 --diff-program=id a b c", "gpg --dirmngr-program id", "pip --python id list",
 ])  # fmt: skip
 def test_what_would_start_another_program_is_named(command: str) -> None:
     words = shlex.split(command)
@@ -125,7 +130,7 @@ def test_what_would_start_another_program_is_named(command: str) -> None:
     "git -C sub --no-pager log -p", "git switch -c new", "git push -u origin main", "git commit -m x",
     "git submodule status", "tar -xzf a.tgz -C build", "tar czf a.tgz --exclude=x .", "rsync -a a b", "rg -e x",
     "sort -k 2", "sed --sandbox -n 1p a", "find . -name x -delete", "fd -e py", "zip -r x.zip f",
-    "sqlite3 a.db 'select 1'",
+    "sqlite3 -safe a.db 'select 1'", "make all", "npm test", "gcc -o a a.c",
 ])  # fmt: skip
 def test_what_starts_nothing_is_let_through(command: str) -> None:
     words = shlex.split(command)

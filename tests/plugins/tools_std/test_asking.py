@@ -219,6 +219,90 @@ async def test_a_swap_after_the_answer_runs_nothing(
     assert not list(tmp_path.rglob("evil"))
 
 
+@pytest.mark.parametrize("command", [
+    "diff --diff-program=./x.sh a b", "BASH_ENV=./x.sh sh -c :", "make -fx.sh", "sh x\\.sh", "sh *.sh", "cat a; sh ?.sh",
+    'sh "$PWD/x.sh"', "cd d; bash y.sh", "pushd d && sh ./y.sh", "make -C d -f y.sh", "rsync -e ./x.sh a b:c",
+])  # fmt: skip
+async def test_a_named_file_that_is_swapped_before_the_answer_runs_nothing(bench, command: str) -> None:
+    files = [put(bench.workspace / "x.sh", "echo allowed\n")]
+    (bench.workspace / "d").mkdir()
+    files.append(put(bench.workspace / "d" / "y.sh", "echo allowed\n"))
+    bench.put("a", "")
+
+    def meanwhile() -> None:
+        for file in files:
+            keeping_its_time(file, "touch evil\n")
+
+    failed, text = await run(bench, Person(meanwhile=meanwhile), command, {"mode": "ask"})
+    assert failed, text
+    assert "another one than was allowed" in text or "no program" in text
+    assert not list(bench.workspace.rglob("evil"))
+
+
+@pytest.mark.parametrize(
+    ("command", "is_bound"),
+    [
+        ("touch made", True),
+        ("cp a b && cat b | wc -l", True),
+        ("python3 a.py", False),
+        ("env make all", False),
+        ("sh {x,}.sh", False),
+        ("echo $(cat a)", False),
+    ],
+)
+async def test_the_question_says_when_a_command_obeys_files_that_are_not_bound(
+    bench, command: str, is_bound: bool
+) -> None:
+    bench.put("a", "text\n")
+    person = Person(False)
+    await run(bench, person, command, {"mode": "ask"})
+    [(_, title)] = person.asked
+    assert ("are not bound" not in title) is is_bound
+
+
+# --- a program that only the list allows
+
+
+async def test_a_listed_program_gets_no_terminal_unasked(bench) -> None:
+    settings = {"allow": ["printf"], "ask": "off"}
+    failed, text = await run(bench, None, "printf hi", settings, pty=True)
+    assert (failed, "gets no terminal" in text) == (True, True)
+    person = Person()
+    assert not (await run(bench, person, "printf hi", {"allow": ["printf"]}, pty=True))[0]
+    assert "with a terminal" in person.asked[0][1]
+
+
+async def test_a_listed_program_gets_no_input_in_the_background(bench) -> None:
+    assert not (await run(bench, None, "sleep 20", {"allow": ["sleep"]}, background=True))[0]
+    assert "without an input" in await bench.refused("process", action="write", session_id="p1", data="x\n")
+
+
+async def test_a_listed_program_starts_no_pager_editor_or_hook(bench) -> None:
+    bench.environment["PAGER"] = bench.environment["EDITOR"] = "evil"
+    said = (await run(bench, None, "printenv", {"allow": ["printenv"]}))[1].splitlines()
+    for line in (
+        "PAGER=cat",
+        "GIT_PAGER=cat",
+        "EDITOR=false",
+        "GIT_EDITOR=false",
+        "GIT_CONFIG_KEY_0=core.hooksPath",
+    ):
+        assert line in said
+    asked = (await run(bench, Person(), "printenv", {"allow": ["printenv"], "ask": "always"}))[1]
+    assert "PAGER=evil" in asked
+
+
+async def test_what_is_written_to_an_allowed_command_is_asked_about_too(bench) -> None:
+    person = Person()
+    assert not (await run(bench, person, "cat", {"mode": "ask"}, background=True))[0]
+    context = replace(bench.context, ask=person)
+    write = {"action": "write", "session_id": "p1", "data": "touch made\n"}
+    assert not (await check_and_run(bench.tools["process"], write, context)).is_error
+    assert person.asked[1] == ("touch made\n", "p1 · cat")
+    refused = await check_and_run(bench.tools["process"], write, replace(bench.context, ask=Person(False)))
+    assert "a person must allow what is written" in refused.blocks[0].text
+
+
 async def test_without_a_swap_it_runs(bench, program: Path) -> None:
     assert await run(bench, Person(), "tell a b", {}) == (False, "allowed\n")
 

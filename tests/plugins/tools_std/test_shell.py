@@ -154,6 +154,24 @@ async def test_a_program_that_lies_in_the_workspace_is_not_run_by_name(bench):
     assert "lies in the workspace" in await bench.refused("exec", command="ls")
 
 
+@pytest.mark.parametrize("line", ["ls ;" * 15_000 + "ls", "ls " + "a " * 49_000])
+async def test_a_long_line_is_judged_while_others_go_on(bench, line):
+    longest, running = 0.0, True
+
+    async def beat() -> None:
+        nonlocal longest
+        while running:
+            began = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - began)
+
+    beating = asyncio.create_task(beat())
+    assert "too many for one line" in await bench.refused("exec", command=line)
+    running = False
+    await beating
+    assert longest < 1
+
+
 async def test_full_mode_runs_a_shell_and_deny_nothing(bench):
     use(bench, mode="full")
     assert await bench.ok("exec", command="for i in 1 2; do echo $i; done | tail -1") == "2\n"
