@@ -395,7 +395,7 @@ BUDGETS = {
     "claw.storage": 690,
     "claw_admin": 5419,
     "claw_anthropic": 447,
-    "claw_approvals": 804,
+    "claw_approvals": 805,
     "claw_author": 1121,
     "claw_budgets": 747,
     "claw_channel_sdk": 768,

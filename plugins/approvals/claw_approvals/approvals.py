@@ -32,6 +32,7 @@ from claw_approvals.records import (
     OpenMessages,
     new_id,
     pending_of,
+    sealed_facts,
     stored_digest,
 )
 from claw_approvals.seals import TABLE, WRITE, Seals
@@ -346,7 +347,7 @@ class Approvals:
             "SELECT verdict, decided_by FROM approvals WHERE id = ?", question.id
         )[0]
         if taken and verdict in ("once", "always"):
-            if self._seals.is_sealed(question.id, *_sealed_facts(question, verdict)):
+            if self._seals.is_sealed(question.id, *sealed_facts(question, verdict)):
                 return Decision(verdict)
             return Decision("deny", t("the answer in state.db was not given to claw: nothing was run"))
         minutes = max(1, round(self.timeout_seconds / 60))
@@ -416,7 +417,7 @@ class Approvals:
 
     def _record(self, question: PendingApproval, verdict: str, by: str, now: int, since: int) -> bool:
         """Record an answer with its seal, at once; return false if the request has an outcome."""
-        seal = self._seals.make(*_sealed_facts(question, verdict))
+        seal = self._seals.make(*sealed_facts(question, verdict))
         with self._database.transaction() as run:
             where = "WHERE id = ? AND verdict IS NULL AND expires_at_ms > ?"
             if not run(f"SELECT 1 FROM approvals {where}", (question.id, since)):
@@ -437,11 +438,6 @@ class Approvals:
         self._grants.delete_unused()
         kept = "SELECT id FROM approvals UNION SELECT id FROM grants"
         self._database.write(f"DELETE FROM approval_seals WHERE id NOT IN ({kept})")
-
-
-def _sealed_facts(question: PendingApproval, verdict: str) -> tuple[str, ...]:
-    asked = question.request
-    return question.id, asked.session_key, asked.turn, asked.tool, asked.shown, stored_digest(asked), verdict
 
 
 _CONFIRMATIONS: dict[str, Callable[[str], str]] = {

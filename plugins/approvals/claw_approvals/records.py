@@ -79,6 +79,12 @@ def stored_digest(request: ApprovalRequest) -> str:
     return _FOR_OWNERS + request.digest if request.for_owners else request.digest
 
 
+def sealed_facts(question: PendingApproval, verdict: str) -> tuple[str, ...]:
+    """Return what the seal of an answer binds."""
+    asked = question.request
+    return question.id, asked.session_key, asked.turn, asked.tool, asked.shown, stored_digest(asked), verdict
+
+
 def pending_of(row: tuple[object, ...]) -> PendingApproval:
     """Return the request of a row with :data:`PENDING_COLUMNS`."""
     id, session_key, agent, turn, tool, title, shown, digest, asked_by, grant, *rest = map(_text_or_none, row)
