@@ -402,7 +402,7 @@ BUDGETS = {
     "claw_config_sdk": 587,
     "claw_context": 1718,
     "claw_discord": 2496,
-    "claw_feishu": 4523,
+    "claw_feishu": 4534,
     "claw_gateway": 6412,
     "claw_google": 471,
     "claw_http": 2867,

@@ -1,12 +1,15 @@
 """Reactions: the bot's on messages, and the one that serves as typing indicator."""
 
+import asyncio
 from collections import OrderedDict
+from math import inf
 
 from claw import DeliveryError
 
 from claw_feishu.tenant import FeishuError, Tenant
 
 KEPT = 2000
+_PAUSES_SECONDS, _LONGEST_PAUSE_SECONDS = (0.2, 0.5, 1.0), 3.0
 _TYPES = {
     "👍": "THUMBSUP", "👎": "ThumbsDown", "❤️": "HEART", "❤": "HEART", "👌": "OK", "✅": "DONE", "🙏": "THANKS",
     "👏": "APPLAUSE", "🎉": "PARTY", "😊": "SMILE", "😂": "LOL", "👀": "GLANCE", "🔥": "Fire", "💪": "MUSCLE",
@@ -60,19 +63,30 @@ class Reactions:
         try:
             await self.put(message_id, self._typing_kind)
         except DeliveryError as why:
-            self._typing.discard(message_id)
+            if not why.outcome_unknown:  # else it may be there, and is removed
+                self._typing.discard(message_id)
             self._refused = isinstance(why, FeishuError) and bool(why.scopes)
 
     async def end(self, message_id: str) -> None:
-        """Remove the typing reaction."""
-        if message_id in self._typing:
-            self._typing.remove(message_id)
+        """Remove the typing reaction; try again when the service fails for a moment.
+
+        :raises FeishuError: it could not be removed, and may be there.
+        """
+        if message_id not in self._typing:
+            return
+        self._typing.remove(message_id)
+        for least in (*_PAUSES_SECONDS, inf):
             try:
                 await self.take_off(message_id, self._typing_kind)
             except DeliveryError as why:
                 if why.permanent:  # the message is gone, and its reaction with it
                     return
-                raise
+                pause = max(least, why.retry_after_seconds or 0.0)
+                if pause > _LONGEST_PAUSE_SECONDS:
+                    raise
+                await asyncio.sleep(pause)
+            else:
+                return
 
     async def remove_left(self, message_id: str) -> None:
         """Remove the typing reactions that an earlier process left at a message.

@@ -462,6 +462,24 @@ async def test_a_reaction_stands_for_typing_until_the_turn_is_over() -> None:
         assert feishu.reactions == {}
 
 
+@pytest.mark.parametrize("lost", ["its response", "two removals", "a removal for a moment"])
+async def test_a_typing_reaction_goes_also_when_the_line_breaks(lost: str) -> None:
+    async with FakeFeishu() as feishu, channel(feishu) as us:
+        (id,) = (await us.send(outbound(None, "hi"))).message_ids
+        if lost == "its response":
+            feishu.cut("POST /open-apis/im/v1/messages/", 5)
+        for _ in range(2):
+            await us.typing(outbound().address, id)
+        assert [kind for _, kind, _ in feishu.reactions.values()] == ["Typing"]
+        if lost == "two removals":
+            feishu.fail("DELETE /open-apis/im/v1/messages/", FakeAnswer(502, "bad gateway"), times=2)
+        elif lost == "a removal for a moment":
+            busy = {"code": 99991400, "msg": "request trigger frequency limit"}
+            feishu.fail("DELETE /open-apis/im/v1/messages/", FakeAnswer(429, busy, {"retry-after": "1"}))
+        await us.settled(outbound().address, id)
+        assert feishu.reactions == {}
+
+
 async def test_a_typing_reaction_that_a_killed_process_left_is_removed_and_no_other() -> None:
     async with FakeFeishu() as feishu:
         async with channel(feishu) as killed:
