@@ -62,6 +62,25 @@ def _lossy_lines(messages: int) -> Play:
     return play
 
 
+def _lossy_chats(channel: str, messages: int) -> Play:
+    """Lose 5 % of requests and 5 % of responses while people write in all chats of a channel, also with files."""
+
+    async def play(world: World) -> None:
+        await listening(world)
+        service = {"telegram": world.telegram, "feishu": world.feishu}.get(channel)
+        faults = world.discord.rest.faults if world.discord else service.faults if service else None
+        assert faults is not None
+        faults.send = Rates(cut_before=_LOSS, cut_after=_LOSS)
+        chats = world.chats(channel)
+        for at in range(messages):
+            chat = chats[at % len(chats)]
+            assert await until(lambda chat=chat: not world.is_busy(channel, chat), _PATIENCE.most_seconds)
+            await world.say(channel, chat, ("plain", "long", "once", "file")[at % 4])
+            await asyncio.sleep(0.15)
+
+    return play
+
+
 def many_users(users: int, *, at_once: bool) -> Play:
     """Let so many programs call, each with a conversation of its own."""
 
@@ -112,6 +131,16 @@ LARGE_SCENES: dict[str, Scene] = {
     "600 chats write at once": Scene(("telegram",), _flood(600, 1), _PATIENCE),
     "5 groups write 30 messages each at once": Scene(("telegram",), _busy_groups(5, 30), _PATIENCE),
     "5 % of requests and of responses are lost": Scene(("telegram",), _lossy_lines(600), _PATIENCE),
+    **{
+        f"5 % are lost in all chats of {channel}": Scene((channel,), _lossy_chats(channel, 200), _PATIENCE)
+        for channel in ("telegram", "discord", "feishu")
+    },
+    **{
+        f"500 chats write at once with {descriptors} descriptors": Scene(
+            ("telegram",), _flood(500, 1), _PATIENCE, descriptors
+        )
+        for descriptors in (200, 256)
+    },
     **{
         f"500 callers {'at once' if at_once else 'one after another'} with {descriptors} descriptors": Scene(
             ("http",), many_users(500, at_once=at_once), Patience(900.0, 60.0), descriptors
