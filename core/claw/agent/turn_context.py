@@ -26,7 +26,7 @@ from claw.i18n import t
 from claw.policy.decision import Judgement
 from claw.policy.engine import resolve_tools
 from claw.policy.subjects import RunFacts, ToolFact
-from claw.security.admission import TERMINAL, group_settings, history_limit, owner_hash
+from claw.security.admission import TERMINAL, group_settings, history_limit
 from claw.security.path_walk import Root
 from claw.security.redaction import Redactor
 from claw.security.rule_files import RuleFileWatch
@@ -370,8 +370,6 @@ def _prompt_facts(context: TurnContext, mode: str, override: Override) -> Prompt
     inbound, route, agent, runtime = context.inbound, context.route, context.agent, context.runtime
     settings, address, sandbox = runtime.config.settings, inbound.address, context.sandbox
     group = None if inbound.chat_type == "direct" else group_settings(inbound, runtime.config)
-    secret = agent.settings.identity.owner_display_secret
-    owners = (*settings.owners, *agent.settings.identity.owner_numbers)
     channel = runtime.registry.channel(address.channel, address.account)
     owner = route.owner and inbound.chat_type == "direct"  # in a group the message itself says it
     usual = models_of_agent(agent, runtime.config, runtime.default_model)[:1] if context.is_named else ()
@@ -383,14 +381,9 @@ def _prompt_facts(context: TurnContext, mode: str, override: Override) -> Prompt
         own_workspace=context.own_workspace,
         channel=address.channel,
         capabilities=tuple(sorted(channel.capabilities)) if channel else (),
-        zone=agent.settings.user_timezone or "",
-        owners=tuple(owner_hash(owner, secret.reveal() if secret else "") for owner in owners),
         is_private=context.is_private,
         extra=group_context(inbound, (group and group.system_prompt) or ""),
         inbound_meta=trusted_facts(inbound, owner) if settings.prompt.inbound_meta == "system" else None,
-        silent_token=settings.messages.silent_token,
-        model_aliases=tuple(settings.models.aliases.items()),
-        docs=settings.prompt.docs_path or "",
         sandbox=f"{sandbox.name}, writing only below the working folder." if sandbox else "",
         runtime={
             "agent": agent.id, "session": route.session_key, "model": str(context.models[0]),

@@ -37,8 +37,9 @@ class PromptFacts:
     :param agent: ``claw.config.agents.Agent``.
     :param mode: full, minimal (a sub-agent) or none.
     :param tools: the tools of this turn, in order.
-    :param zone: IANA name of the user's time zone, empty when not configured.
-    :param owners: hashed ids of the owners (``owner_hash``), never raw ones.
+    :param zone: IANA name of the user's time zone, empty when not configured. A section that prepares the facts brings
+        it, and ``owners``, ``silent_token``, ``model_aliases`` and ``docs``.
+    :param owners: hashed ids of the owners, never raw ones.
     :param is_private: a direct chat of an owner alone.
     :param own_workspace: the workspace is the agent's own, not the folder of another project.
     :param context_files: of the agent and the workspace, within budget already; a section

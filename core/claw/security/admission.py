@@ -4,8 +4,6 @@ Each list grants one thing only: ``allowFrom`` and pairing grant direct chats, `
 groups, ``owners`` grants ownership. A list that is missing, empty or unknown grants nothing.
 """
 
-import hashlib
-import hmac
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -69,16 +67,6 @@ def is_owner(channel: str, sender: Sender, owners: Iterable[str]) -> bool:
     matches, as ids of two channels may be equal. An empty list, a blank entry and a star match no one.
     """
     return _index_of(channel, sender, owners) is not None
-
-
-def owner_hash(owner_id: str, secret: str = "") -> str:
-    """Return the name of an owner in prompts: 12 hex digits that do not reveal the id.
-
-    :param secret: key of the digest (HMAC-SHA-256), against guessing of ids; blank = plain SHA-256.
-    """
-    key, text = secret.strip().encode(), owner_id.encode("utf-8", "surrogatepass")
-    digest = hmac.new(key, text, hashlib.sha256) if key else hashlib.sha256(text)
-    return digest.hexdigest()[:12]
 
 
 def account_setting(address: Address, config: "Config", name: str) -> Any:

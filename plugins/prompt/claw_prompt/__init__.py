@@ -17,7 +17,7 @@ def register_prompt_sections(config: "PluginConfig") -> "Iterable[PromptSection]
     from claw_prompt.sections import standard_sections
 
     first, *others = standard_sections()
-    return [replace(first, prepare=TurnFacts().prepare), *others]
+    return [replace(first, prepare=TurnFacts(config.settings).prepare), *others]
 
 
 @hookimpl

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from claw.security.admission import owner_hash
+from claw_prompt.facts import owner_hash
 
-FUNCTIONS = ("claw.security.admission:owner_hash",)
+FUNCTIONS = ("claw_prompt.facts:owner_hash",)
 
 
 def check(case: dict[str, Any], tmp_path: Path) -> None:

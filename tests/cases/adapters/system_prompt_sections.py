@@ -7,8 +7,8 @@ from typing import Any
 
 from claw.contracts.prompt import ContextFile, PromptFacts
 from claw.contracts.provider import ToolSpec
-from claw.security.admission import owner_hash
 from claw_memory.section import recall_section
+from claw_prompt.facts import owner_hash
 from claw_prompt.sections import standard_sections
 from claw_skills import skills_section
 from prompts import assemble

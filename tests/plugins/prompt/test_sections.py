@@ -12,6 +12,7 @@ from claw.config.agents import AgentSettings
 from claw.contracts.prompt import ContextFile, PromptFacts
 from claw.contracts.provider import ToolSpec
 from claw_prompt.context_files import ContextFiles
+from claw_prompt.facts import owner_hash
 from claw_prompt.sections import standard_sections
 from hypothesis import given, strategies as st
 from prompts import assemble
@@ -346,3 +347,11 @@ def test_a_model_learns_the_marks_that_its_answer_may_carry():
     assert names.index("Workspace Files (injected)") < names.index("Assistant Output Directives")
     assert names.index("Assistant Output Directives") < names.index("Silent Replies")
     assert "Assistant Output Directives" not in headings(facts("read", mode="minimal"))
+
+
+def test_a_hashed_owner_differs_by_secret_and_reveals_no_id() -> None:
+    hashes = {owner_hash("telegram:42"), owner_hash("telegram:42", "a"), owner_hash("telegram:43")}
+    assert len(hashes) == 3 and all(
+        len(value) == 12 and set(value) <= set("0123456789abcdef") for value in hashes
+    )
+    assert owner_hash("telegram:42", "  ") == owner_hash("telegram:42")
