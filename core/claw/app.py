@@ -69,7 +69,7 @@ class Setup:
     """The config file and the states of the plugins, before any plugin's code is loaded.
 
     :param tools: every tool, once all plugins are loaded; None = only manifests are read.
-    :param only_looks: the command needs to write nothing: a read-only home is no error.
+    :param only_looks: the command needs to write nothing: a read-only home is no error, and none is made.
     """
 
     config: Config
@@ -100,7 +100,7 @@ def load_setup(
     :param found: the installed plugins; None = discover them.
     :param models: further models that this process may ask, beside those of the file.
     :param file: a config file to read in place of that in the home.
-    :param only_looks: the command needs to write nothing: a read-only home is no error.
+    :param only_looks: the command needs to write nothing: a read-only home is no error, and none is made.
     :raises ConfigError: the file is invalid (exit 3).
     """
     home = discovery.home_of(environ)
@@ -111,8 +111,7 @@ def load_setup(
     plugin_states = discovery.states_of(seen, environ, read, named)
     config = validate_source(read, home, environ, discovery.plugin_keys(plugin_states))
     i18n.use_language(config.settings.locale if "locale" in config.raw else i18n.language_of(environ))
-    wanted = outline_config(config.layout.tree)
-    model = choose_default_model(seen, wanted, environ)
+    model = choose_default_model(seen, outline_config(config.layout.tree), environ)
     return Setup(config, seen, plugin_states, model, only_looks=only_looks)
 
 
@@ -163,12 +162,12 @@ class App:
         self._plugins: Mapping[str, Any] = before._plugins if before else dict(plugins or {})
         self.redact = Redactor(_secrets(self.config), self.config.settings.logging.redact_patterns)
         self._write_log: Callable[[str], None] | None = before._write_log if before else log
-        if not (setup.only_looks and self._is_read_only()):
+        if not (looks := setup.only_looks and self._needs_no_home()):
             self._make_home()
         self._network: HttpClients = before._network if before else HttpClients()
         known = before and before._database
         self._database: Database = known or Database(self.config.home / "state.db", clock, self.log, disk)
-        health = PluginHealth(self.config.home / "plugins", self._database, self._clock.now)
+        health = PluginHealth(self.config.home / "plugins", self._database, self._clock.now, only_looks=looks)
         self._worker = PluginWorker(self.timeouts, self._task_failed, PartHealth(health, setup.found))
         self.host = Host(
             setup.plugin_states,
@@ -379,9 +378,10 @@ class App:
     def _middleware_failed(self, plugin: str, why: BaseException) -> None:
         self.host.quarantine(plugin, "register", describe_exception(why))
 
-    def _is_read_only(self) -> bool:
-        home = self.config.home
-        return home.is_dir() and os.access(home, os.R_OK | os.X_OK) and not os.access(home, os.W_OK)
+    def _needs_no_home(self) -> bool:
+        home = next(place for place in (self.config.home, *self.config.home.parents) if place.exists())
+        cannot_write = home != self.config.home or not os.access(home, os.W_OK)
+        return cannot_write and home.is_dir() and os.access(home, os.R_OK | os.X_OK)
 
     def _make_home(self) -> None:
         home, refused = self.config.home, ""

@@ -5,7 +5,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from integration.forked_claw import ForkServer
+from integration.surfaces import Forked, server
 from third_party import Machine, installed, plugin_code
+
+assert server  # a fixture
 
 
 def said(machine: Machine, *words: str, plain: bool = False, **environ: str) -> str:
@@ -76,12 +80,33 @@ def test_a_key_that_no_header_can_have_is_named_by_its_variable(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "words", ["doctor", "doctor --json", "config validate", "models status", "channels status"]
+    "words",
+    [
+        "doctor",
+        "doctor --json",
+        "doctor telegram",
+        "config validate",
+        "models status",
+        "channels status",
+        "tools list",
+        "tools explain exec",
+        "hooks list",
+        "plugins info telegram",
+    ],
 )
-def test_a_command_that_only_looks_makes_no_home(tmp_path: Path, words: str) -> None:
-    machine, home = Machine(tmp_path / "machine"), tmp_path / "none" / "home"
+def test_a_command_that_only_looks_makes_no_home(tmp_path: Path, server: ForkServer, words: str) -> None:
+    machine, home = Forked(tmp_path / "machine"), tmp_path / "none" / "home"
+    machine.server = server
     said(machine, *words.split(), CLAW_HOME=str(home))
     assert not home.parent.exists()
+
+
+def test_a_plugin_that_ends_the_process_is_recorded_by_a_command_that_only_looks(tmp_path: Path) -> None:
+    """Also where there was no home: it would end every first start."""
+    site = installed(tmp_path / "site", "odd", "import os\nos._exit(9)")
+    machine, home = Machine(tmp_path / "machine", [site]), tmp_path / "none" / "home"
+    codes = [machine.claw("tools", "list", CLAW_HOME=str(home)).code for _ in range(3)]
+    assert codes == [9, 9, 0]
 
 
 def test_doctor_names_the_tables_of_every_plugin_that_lack_a_column(tmp_path: Path) -> None:

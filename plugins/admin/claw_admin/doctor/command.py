@@ -69,7 +69,7 @@ def doctor(
         why = t("the checks of plugins wait for a valid config file")
         found.append(Finding("plugins", "unasked", why, grave=False))
     else:
-        setup, statements = load_setup(), list[str]()
+        setup, statements = load_setup(only_looks=True), list[str]()
         if not channel:
             failures, setup = diagnostics.load_findings(setup, statements)
             found += checks.beside(warnings, (*failures, *diagnostics.tool_findings(setup)))
