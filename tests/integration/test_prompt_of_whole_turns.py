@@ -322,3 +322,15 @@ async def test_facts_that_a_plugin_changed_wrongly_fail_its_sections_and_not_the
         assert "Be kind." not in system
         assert "running inside claw" in system
         assert any("plugin acme" in line for line in home.log_lines)
+
+
+async def test_a_section_whose_preparation_failed_stays_failed_when_a_later_plugin_changes_the_facts() -> (
+    None
+):
+    model = FakeProvider(says("ok"))
+    plugins = {"acme": Preparing(mode="none"), "zeta": Preparing(extra="told by zeta")}
+    async with Harness(model, plugins=plugins) as home:
+        await home.send("hi")
+        assert model.requests[0].request.system.whole.count("Be kind.") == 1  # that of zeta
+        pieces = {one.section.plugin: one for one in (await met(home, "hi")).rendered_sections}
+        assert "prepare changes neither mode" in pieces["acme"].fault

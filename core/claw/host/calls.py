@@ -287,13 +287,13 @@ class SectionCache:
 
     async def render(self, facts: PromptFacts) -> tuple[PromptFacts, tuple[RenderedSection, ...]]:
         """Return the facts with what sections add to them, such as the context files, and the text of each section."""
-        rendered: dict[str, Pieces] = {}
+        rendered, unprepared = dict[str, Pieces](), dict[str, Pieces]()
         for plugin in (*(section.plugin for section in self._preparing), *self._plugins):
             is_new = plugin in rendered
             preparing = [one for one in self._preparing if one.plugin == plugin and not is_new]
             pieces = None if preparing else self._valid(plugin, facts, is_new)
             if pieces is None:
-                facts, pieces = await self._ask(plugin, facts, preparing)
+                facts, pieces = await self._ask(plugin, facts, preparing, unprepared.setdefault(plugin, {}))
                 for line in facts.warnings:
                     self._log(str(line))
                 facts = replace(facts, warnings=()) if facts.warnings else facts
@@ -323,16 +323,16 @@ class SectionCache:
         return pieces if is_valid and known == _lasting(facts) else None
 
     async def _ask(
-        self, plugin: str, facts: PromptFacts, preparing: Sequence[PromptSection]
+        self, plugin: str, facts: PromptFacts, preparing: Sequence[PromptSection], failed: Pieces
     ) -> tuple[PromptFacts, Pieces]:
         """Render the sections of a plugin, in one call to its thread; without an answer in time all of them fail.
 
         :param preparing: the sections that first add to the facts.
+        :param failed: those that could not in this turn: they stay failed, whatever later plugins add.
         """
         own = [one for one in self._order(facts.mode) if one[0].plugin == plugin]
 
         async def ask(facts: PromptFacts) -> tuple[PromptFacts, Pieces]:
-            failed: Pieces = {}
             for section in preparing:
                 try:
                     facts = _prepared(section, facts)
@@ -350,6 +350,7 @@ class SectionCache:
             facts, pieces = await self._worker.call(ask, facts, seconds=seconds, who=plugin)
         except Exception as why:  # noqa: BLE001 - plugin code
             pieces = {section.name: _failed_section(section, stable, why) for section, stable in own}
+            failed |= pieces if preparing else {}
         for name, piece in pieces.items():
             if piece.fault:
                 parts.failed(plugin, _SECTION, name=name, why=piece.cause)
