@@ -1,9 +1,11 @@
 """A whole message through the real program: every module that a turn walks through is missed when it is taken out."""
 
 import asyncio
+import gc
 import json
 
 import pytest
+from claw.app import terminal_message
 from claw.contracts.errors import ClawError, ProviderError, UsageError
 from claw.contracts.events import MessageRecorded, Notice, TextStreamed, ToolEnded, TurnEnded, TurnStarted
 from claw.contracts.messages import Address, Inbound, Sender
@@ -470,6 +472,23 @@ async def test_calls_of_one_answer_are_recorded_in_call_order():
 
         assert [result.text for result in model.requests[1].tool_results] == ["A", "B"]
         assert sum(isinstance(event, ToolEnded) for event in harness.events) == 2
+
+
+async def test_no_error_of_calls_that_ran_together_is_left_for_the_event_loop_to_report():
+    unhandled = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, seen: unhandled.append(seen["message"]))
+
+    async def emit(event):
+        if isinstance(event, ToolEnded):
+            raise OSError("no space")
+
+    model = FakeProvider(combined(calls("a"), calls("b")))
+    async with Harness(model, tools=[FakeTool("a"), FakeTool("b")]) as harness:
+        with pytest.raises(OSError, match="no space"):
+            await harness.app.handle(terminal_message("both"), emit)
+        gc.collect()
+
+    assert unhandled == []
 
 
 async def test_a_tool_may_end_the_turn_without_asking_the_model_again():

@@ -225,8 +225,8 @@ async def _gather(runs: Sequence[Awaitable[ToolResult]], grace_seconds: float) -
     Not a TaskGroup: that would wait for ever for a tool that ignores its cancellation.
     """
     tasks = [asyncio.ensure_future(run) for run in runs]
-    try:
-        await asyncio.wait(tasks)
+    try:  # ``gather`` takes the errors that nobody asks for, also those of late tasks
+        await asyncio.wait([asyncio.gather(*tasks, return_exceptions=True)])
     except asyncio.CancelledError:
         for task in tasks:
             task.cancel()
