@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,8 +16,11 @@ from claw import Section, child_environment
 from claw.runtime import make_folder, replace_file
 from pydantic import Field
 
+from claw_llm_bridge.inspection import brings_tools, plugins
+
 INSPECTION_SECONDS = 8.0
 """Time limit of a start for listing the plugins, once after each change of the environment."""
+_FIRST_PART = 0.6  # of that time, for the first plugin that is slow and those before it
 _PASSED = ("PYTHONPATH", "VIRTUAL_ENV", "LLM_USER_PATH")
 _FORM = 2  # increased when the record's format changes
 
@@ -136,26 +139,38 @@ def fingerprint(path: Iterable[str], settings: BridgeSettings, present: Iterable
 def inspect_plugins(
     settings: BridgeSettings, environ: Mapping[str, str], seconds: float = INSPECTION_SECONDS
 ) -> tuple[LlmPlugin, ...]:
-    """List every llm plugin in a separate process; skip by name one that crashes that process."""
+    """List every llm plugin in a separate process; skip by name one that crashes that process, and one that is slow.
+
+    :param seconds: for all of them together.
+    """
     if find_spec("llm") is None:
         return ()
-    until = time.monotonic() + seconds
+    until, has_waited = time.monotonic() + seconds, False
     found: list[LlmPlugin] = []
-    skip: list[list[str]] = []
     while True:
+        skip = [[plugin.name, plugin.entry] for plugin in found]
         asked = {"path": sys.path, "toolboxes": settings.toolboxes, "skip": skip}
         environment = child_environment(environ, (*_PASSED, *settings.env_allow))
-        lines, ended = _ask(asked, environment, max(until - time.monotonic(), 0.1))
+        # Of the time for all, a part is kept for those behind the first one that is slow.
+        limit = until if has_waited else time.monotonic() + (until - time.monotonic()) * _FIRST_PART
+        lines, ended = _ask(asked, environment, max(limit - time.monotonic(), 0.1))
         found += [_plugin(line) for line in lines if "starts" not in line]
         if ended or not lines or "starts" not in lines[-1]:
             return tuple(found)
-        culprit = lines[-1]["starts"]
-        late = time.monotonic() >= until
+        late = time.monotonic() >= limit
         why = f"it was not read within {seconds:g} s" if late else "it ends the process that imports it"
-        found.append(_plugin(culprit | {"why": why}))
-        if late:
-            return tuple(found)
-        skip += [[plugin.name, plugin.entry] for plugin in found]
+        found.append(_plugin(lines[-1]["starts"] | {"why": why}))
+        if late and has_waited:
+            return (*found, *_unread(found, f"others before it were not read within {seconds:g} s"))
+        has_waited = has_waited or late
+
+
+def _unread(found: Iterable[LlmPlugin], why: str) -> Iterator[LlmPlugin]:
+    """Yield the plugins with tools that are not among those found."""
+    read = {(plugin.name, plugin.entry) for plugin in found}
+    for entry in plugins():
+        if entry.dist and (entry.dist.name, entry.name) not in read and brings_tools(entry):
+            yield LlmPlugin(entry.dist.name, entry.dist.version, entry.name, entry.value, why=why)
 
 
 def _ask(asked: Mapping[str, Any], environment: dict[str, str], seconds: float) -> tuple[list[Any], bool]:

@@ -11,7 +11,7 @@ from claw import ClawError, ToolError, t
 
 from claw_mcp import sdk
 from claw_mcp.logins import LoginNeeded
-from claw_mcp.offers import all_offers
+from claw_mcp.offers import all_offers, full_name
 from claw_mcp.record import Offer, pause_seconds
 from claw_mcp.requests import ServerRequests, outside_calls
 from claw_mcp.settings import ServerSettings
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LONGEST_PAUSE_SECONDS = 60.0
-_END_SECONDS = 4.0
+END_SECONDS = 4.0
 _PAGES = 50
 
 
@@ -111,7 +111,7 @@ class ServerConnection:
                 raise await self._failed(self._session.refused) from why
             if not sdk.is_lost(why):
                 raise ToolError(
-                    "the MCP server {name} answered: {why}", name=self.name, why=_first_cause(why)
+                    "the MCP server {name} answered: {why}", name=self.name, why=_in_words(_first_cause(why))
                 ) from why
             await self._drop()
             if again:
@@ -180,7 +180,8 @@ class ServerConnection:
         elif isinstance(leaf, ClawError):
             self._why = str(leaf)
         else:
-            self._why = (said[-1] if said else str(leaf)) or type(leaf).__name__
+            has_ended = isinstance(leaf, ConnectionError) or sdk.is_lost(leaf)
+            self._why = said[-1] if said and has_ended else _in_words(leaf)
         self._needs_login = isinstance(leaf, LoginNeeded)
         error = self._error("the MCP server {name} could not be reached: {why}")
         error.said = tuple(said)
@@ -200,24 +201,13 @@ class ServerConnection:
         def changed() -> None:
             new.changed = True
 
-        def withheld(tool: str, why: str) -> None:
-            said = t(
-                "the tool {tool} of the MCP server {name} is withheld: {why}",
-                tool=tool,
-                name=self.name,
-                why=why,
-            )
-            if said not in self._withheld:
-                self._withheld.add(said)
-                _log.warning(said)
-
         def refused(why: ClawError) -> None:
             new.refused = why
             new.over.set()  # so that no request waits for a response
 
         try:
             callbacks = self.requests.callbacks
-            events = sdk.SessionEvents(new.over.set, changed, withheld, refused, callbacks)
+            events = sdk.SessionEvents(new.over.set, changed, self._withhold, refused, callbacks)
             async with sdk.session(self.server, self.place, stderr_tail, events) as client:
                 stderr_tail.close()
                 new.ready.set_result(client)
@@ -238,10 +228,10 @@ class ServerConnection:
         if gone is None or gone.task is None or gone.loop is not asyncio.get_running_loop():
             return
         gone.over.set()
-        done, _ = await asyncio.wait({gone.task}, timeout=_END_SECONDS)
+        done, _ = await asyncio.wait({gone.task}, timeout=END_SECONDS)
         if not done:
             gone.task.cancel()
-            await asyncio.wait({gone.task}, timeout=_END_SECONDS)
+            await asyncio.wait({gone.task}, timeout=END_SECONDS)
 
     async def _list(self, client: Any) -> tuple[Offer, ...]:
         has = client.server_capabilities
@@ -252,7 +242,22 @@ class ServerConnection:
             or await pages(client.list_resource_templates, "resource_templates")
         )
         prompts = has.prompts is not None and bool(await pages(client.list_prompts, "prompts"))
-        return all_offers(tools, resources=resources, prompts=prompts)
+        named = dict[str, Offer]()
+        for offer in all_offers(tools, resources=resources, prompts=prompts):
+            first = named.setdefault(full_name(self.name, offer.name), offer)
+            if first is not offer:
+                why = t("the tool {tool} has the same name here", tool=first.name)
+                self._withhold(offer.name, why)
+        return (*named.values(),)
+
+    def _withhold(self, tool: str, why: str) -> None:
+        """Log that a tool is left out, once."""
+        said = t(
+            "the tool {tool} of the MCP server {name} is withheld: {why}", tool=tool, name=self.name, why=why
+        )
+        if said not in self._withheld:
+            self._withheld.add(said)
+            _log.warning(said)
 
 
 async def pages(ask: Callable[..., Awaitable[Any]], what: str) -> list[Any]:
@@ -266,6 +271,13 @@ async def pages(ask: Callable[..., Awaitable[Any]], what: str) -> list[Any]:
         if cursor is None:
             break
     return found
+
+
+def _in_words(why: BaseException) -> str:
+    """Return an error in one line; of an answer that the SDK cannot read, where it differs."""
+    if not isinstance(why, ValueError) or not hasattr(why, "errors"):
+        return " ".join(str(why).split()) or type(why).__name__
+    return t("the MCP SDK cannot read its answer ({fault})", fault=sdk.first_fault(why))
 
 
 def _first_cause(why: BaseException) -> BaseException:

@@ -75,13 +75,15 @@ def all_offers(tools: Iterable[Any], *, resources: bool, prompts: bool) -> tuple
 
 
 def full_name(server: str, name: str) -> str:
-    """Return ``server__tool``, in characters that every model service accepts; a truncated name ends in a
-    digest.
+    """Return ``server__tool``, in characters that every model service accepts; a truncated name, and one with other
+    letters than ASCII has, ends in a digest.
     """
-    whole = re.sub(r"[^A-Za-z0-9_-]", "_", f"{server}__{name}")
-    if len(whole) <= NAME_CHARS:
+    written = f"{server}__{name}"
+    whole = re.sub(r"[^A-Za-z0-9_-]", "_", written)
+    if len(whole) <= NAME_CHARS and written.isascii():
         return whole
-    return f"{whole[: NAME_CHARS - 9]}_{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+    digest = hashlib.sha256((whole if written.isascii() else written).encode(errors="replace")).hexdigest()
+    return f"{whole[: NAME_CHARS - 9]}_{digest[:8]}"
 
 
 def result_of(answer: Any) -> ToolResult:

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from claw import ClawError, child_environment
+from claw import ClawError, child_environment, t
 from claw.runtime import make_folder
 
 from claw_mcp.logins import LoginFile
@@ -202,19 +202,21 @@ async def _open_remote(
 
 def _stdio(server: ServerSettings, place: SessionEnvironment, stderr_tail: StderrTail) -> Any:
     """Return the transport of a program, over its pipes."""
-    from mcp.client.stdio import StdioServerParameters, stdio_client
+    from mcp.client import stdio
 
+    # By default a program that ignores its end is killed after 4 s: too late, as a plugin has 5 s to close.
+    stdio.PROCESS_TERMINATION_TIMEOUT, stdio.FORCE_KILL_TIMEOUT = 1.0, 0.5
     environment = child_environment(place.environ, server.env_allow)
     environment |= {name: secret.reveal() for name, secret in server.env.items()}
     command = program(server.command or "", environment["PATH"])
-    parameters = StdioServerParameters(
+    parameters = stdio.StdioServerParameters(
         command=command,
         args=list(server.args),
         env=environment,
         cwd=_folder(server, place),
         encoding_error_handler="replace",
     )
-    return stdio_client(parameters, errlog=stderr_tail.file)
+    return stdio.stdio_client(parameters, errlog=stderr_tail.file)
 
 
 def _folder(server: ServerSettings, place: SessionEnvironment) -> Path:
@@ -307,13 +309,19 @@ def _with_sound_tools(item: Any, withheld: Callable[[str, str], None]) -> Any:
 
 
 def _fault_of(tool: Any) -> str:
-    """Return why the SDK refuses a tool as its server lists it: key and reason; empty when it takes it."""
+    """Return why a tool cannot be used as its server lists it: for the SDK, key and reason; empty when it can."""
     from mcp.types import Tool
     from pydantic import ValidationError
 
     try:
-        Tool.model_validate(tool)
+        execution = Tool.model_validate(tool).execution
     except ValidationError as why:
-        first = why.errors(include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc'])) or '.'}: {first['msg']}"
-    return ""
+        return first_fault(why)
+    is_task = execution is not None and execution.task_support == "required"
+    return t("it can only be called as a task, which claw does not do") if is_task else ""
+
+
+def first_fault(why: Any) -> str:
+    """Return the first of the errors of pydantic: where it is, and its reason."""
+    first = why.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or '.'}: {first['msg']}"

@@ -9,10 +9,12 @@ from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from claw import ClawError, DiagnosticContext, Finding, HttpClients
+from claw import ClawError, DiagnosticContext, Finding, HttpClients, t
+from claw.runtime import definition_tokens
 
-from claw_mcp.connection import Unreachable
+from claw_mcp.connection import END_SECONDS, Unreachable
 from claw_mcp.fleet import Fleet
+from claw_mcp.offers import full_name
 from claw_mcp.record import ServerRecords
 from claw_mcp.repair import commands, install_words
 from claw_mcp.sdk import SDK, SessionEnvironment, program
@@ -20,6 +22,9 @@ from claw_mcp.settings import McpSettings, ServerSettings
 
 if TYPE_CHECKING:
     from claw import PluginConfig
+
+LARGE_TOKENS = 10_000
+"""The tools of a server that take more of each request are reported."""
 
 
 def fleet(config: "PluginConfig", settings: McpSettings) -> Fleet:
@@ -81,7 +86,7 @@ def connect(
     # In a thread of its own: the caller may run in an event loop, and a server that hangs is not waited for.
     thread = Thread(target=lambda: asyncio.run(all_of_them()), name="claw-mcp-connect", daemon=True)
     thread.start()
-    thread.join(None if seconds is None else seconds + 1)
+    thread.join(None if seconds is None else seconds + END_SECONDS)
     return dict(failed)
 
 
@@ -121,8 +126,17 @@ def fixes(name: str, server: ServerSettings, why: ClawError) -> list[str]:
     return [*commands(path, server.args, why.said), again]
 
 
+def large_tools(name: str, known: Fleet) -> str:
+    """Return the sentence about a server whose tools take more than ``LARGE_TOKENS`` of each request; else empty."""
+    offers = known.record(name).visible if name in known.servers else ()
+    sizes = [(definition_tokens(one.name, one.description, one.parameters), one.name) for one in offers]
+    tokens, (_, tool) = sum(size for size, _ in sizes), max(sizes, default=(0, ""))
+    said = "the tools of the MCP server {name} take about {tokens:,} tokens of each request; the largest is {tool}"
+    return t(said, name=name, tokens=tokens, tool=full_name(name, tool)) if tokens > LARGE_TOKENS else ""
+
+
 class ServerDiagnostic:
-    """The diagnostic of this plugin: the SDK without which no server can be reached, and servers that were not."""
+    """The diagnostic of this plugin: the missing SDK, servers that were not reached, and large tools."""
 
     name = "mcp"
 
@@ -132,7 +146,10 @@ class ServerDiagnostic:
     def check(self, context: DiagnosticContext) -> list[Finding]:
         """Report configured servers that cannot work, in the words of the plugin's state (:func:`server_fault`)."""
         fault = server_fault(self._settings, self._fleet)
-        return [Finding("mcp", "server", fault.problem, fault.fix)] if fault else []
+        found = [Finding("mcp", "server", fault.problem, fault.fix)] if fault else []
+        sizes = (large_tools(name, self._fleet) for name in self._settings.servers)
+        fix = t("deny what no agent needs: tools.deny")
+        return [*found, *(Finding("mcp", "size", why, fix, grave=False) for why in sizes if why)]
 
     def check_config(self, setup: object) -> list[Finding]:
         """Report working folders that are not there."""

@@ -309,19 +309,29 @@ def test_a_start_with_a_note_imports_neither_llm_nor_a_plugin(things: Shop, tmp_
         ("raise SystemExit(3)", "SystemExit: 3"),
         ("def (", "SyntaxError: "),
         ("import os; os._exit(0)", "it ends the process that imports it"),
-        ("import time; time.sleep(60)", "it was not read within 6 s"),
+        ("import time; time.sleep(60)", "it was not read within 12 s"),
     ],
 )
 def test_a_plugin_that_cannot_be_read_is_left_out_with_its_cause_and_the_others_work(
     code: str, why: str, things: Shop
 ) -> None:
-    things.install("llm-tools-zzz", f"{code}\ndef register_tools(register): ...")
+    things.install("llm-tools-aaa", f"{code}\ndef register_tools(register): ...")  # the others are behind it
 
-    seconds = 6 if "sleep" in code else 60
+    seconds = 12 if "sleep" in code else 60
     plugins = {plugin.name: plugin for plugin in inspect_plugins(BridgeSettings(), {}, seconds)}
 
-    assert plugins["llm-tools-zzz"].why.startswith(why)
+    assert plugins["llm-tools-aaa"].why.startswith(why)
     assert len(plugins["llm-tools-things"].tools) == 7
+
+
+def test_a_plugin_that_was_not_read_as_others_took_the_time_is_named(things: Shop) -> None:
+    for name in ("llm-tools-aaa", "llm-tools-bbb"):
+        things.install(name, "import time; time.sleep(60)\ndef register_tools(register): ...")
+
+    plugins = {plugin.name: plugin for plugin in inspect_plugins(BridgeSettings(), {}, 2)}
+
+    assert plugins["llm-tools-bbb"].why == "it was not read within 2 s"
+    assert plugins["llm-tools-things"].why == "others before it were not read within 2 s"
 
 
 async def test_a_plugin_that_breaks_later_answers_with_what_fixes_it(things: Shop, tmp_path: Path) -> None:

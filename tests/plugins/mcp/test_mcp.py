@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -452,6 +453,47 @@ class TestCommands:
         assert "thing has no value" in str(claw("prompts", "things", "ask", "thing").exception)
 
 
+STUBBORN = """
+import json, os, signal, sys, time
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("INFO: a banner", file=sys.stderr, flush=True)
+with open(sys.argv[1], "w") as noted:
+    noted.write(str(os.getpid()))
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked and sys.argv[2]:
+        known = {"capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+        result = {"protocolVersion": sys.argv[2], **known}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "seconds", "cause"), [("", 1, "no answer within 1 s"), ("1999-01-01", 30, "1999-01-01")]
+)
+async def test_a_server_that_cannot_be_used_is_named_with_the_cause_and_leaves_no_process(
+    tmp_path: Path, version: str, seconds: int, cause: str
+) -> None:
+    """Neither what it wrote to stderr hides the cause, nor does it outlive the command by ignoring its end."""
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    noted = tmp_path / "pid"
+    args = [str(tmp_path / "stubborn.py"), str(noted), version]
+    given = {"command": sys.executable, "args": args, "connectSeconds": seconds}
+    settings = ServerSettings.model_validate(given)
+    place = SessionEnvironment(tmp_path / "work", {"PATH": os.environ["PATH"]}, HttpClients().client)
+    link = ServerConnection("odd", settings, place, lambda offers: None)
+    with pytest.raises(Unreachable) as refused:
+        await link.offers()
+    await link.close()
+
+    assert cause in str(refused.value)
+    assert refused.value.said == ("INFO: a banner",)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(noted.read_text()), 0)
+
+
 UNSOUND = """
 import json, sys
 
@@ -462,6 +504,9 @@ TOOLS = [
     {"name": "schemaless"},
     {"inputSchema": {"type": "object"}},
     {"name": "listed", "description": "Bad.", "inputSchema": {"type": "object", "properties": {"x": {"type": "strin"}}}},
+    *({"name": name, "inputSchema": {"type": "object"}} for name in ("工具", "搜索", "a.b", "a_b")),
+    {"name": "tasky", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
+    {"name": "hologram", "inputSchema": {"type": "object"}, "description": "x" * 60000},
 ]
 for line in sys.stdin:
     asked = json.loads(line)
@@ -474,7 +519,8 @@ for line in sys.stdin:
     elif asked["method"] == "tools/list":
         result = {"tools": TOOLS}
     elif asked["method"] == "tools/call":
-        result = {"content": [{"type": "text", "text": "it works"}]}
+        block = {"type": "text", "text": "it works"} if asked["params"]["name"] == "good" else {"type": "hologram"}
+        result = {"content": [block]}
     print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
 """
 
@@ -485,12 +531,22 @@ async def test_a_tool_with_an_unsound_schema_is_withheld_and_named_and_its_serve
     script = tmp_path / "unsound.py"
     script.write_text(UNSOUND)
     tree = config(tmp_path, mcpServers={"odd": {"command": sys.executable, "args": [str(script)]}})
-    model = FakeProvider(calls("odd__good"), says("done"))
+    model = FakeProvider(calls("odd__good"), calls("odd__hologram"), says("done"))
     async with Harness(model, config=tree, plugins={"mcp": claw_mcp}, home=tmp_path / "home") as harness:
         await harness.send("use it")
+        [check] = [one for one in harness.app.host.on_demand("register_diagnostics") if one.plugin == "mcp"]
+        [size] = [one for one in check.value.check(None) if one.kind == "size"]
+        assert "take about 15," in size.problem and "the largest is odd__hologram" in size.problem
 
-    assert [name for name in model.requests[0].tool_names if name.startswith("odd__")] == ["odd__good"]
+    [_, unknown] = model.requests[2].tool_results
+    assert "the MCP SDK cannot read its answer (content.0." in unknown.text and len(unknown.text) < 200
+    offered = [name for name in model.requests[0].tool_names if name.startswith("odd__")]
+    assert {name for name in offered if len(name) < 16} == {"odd__good", "odd__a_b", "odd__hologram"}
+    assert len({name for name in offered if re.fullmatch("odd_{5}[0-9a-f]{8}", name)}) == 2  # 工具 and 搜索
     assert model.requests[1].tool_results[0].text == "it works"
-    for name in ("textual", "nothing", "schemaless"):
+    for name in ("textual", "nothing", "schemaless", "tasky"):
         assert f"the tool {name} of the MCP server odd is withheld: " in caplog.text
+    assert (
+        "the tool a_b of the MCP server odd is withheld: the tool a.b has the same name here" in caplog.text
+    )
     assert any("odd__listed" in line and "withheld" in line for line in harness.log_lines)
