@@ -16,13 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claw.contracts.errors import BusyError, ClawError
+from claw.contracts.errors import BusyError, ClawError, UsageError
 from claw.host.overlay import GATEWAY_LOCK
 from claw_admin.plugin_manager.environment import environment_kind
 from claw_admin.plugin_manager.lock import lock_text
 from claw_admin.plugin_manager.pip import Pip, PluginRequirement, error_from_output, parse_requirement
 from claw_admin.plugin_manager.plan import InstallPlan, Pin, plan_change
-from claw_admin.plugin_manager.transaction import STEPS, LayerStore, plan_install, plan_sync, plan_uninstall
+from claw_admin.plugin_manager.transaction import (
+    STEPS,
+    LayerStore,
+    plan_install,
+    plan_sync,
+    plan_uninstall,
+    require_outside_environment,
+)
 from claw_config_sdk import Lock
 from claw_tool_sdk import pip_command
 from core.source import ROOT, with_core
@@ -197,6 +204,11 @@ def test_what_claw_runs_with_is_never_changed(person: Person) -> None:
         refused = person.types("plugins", *words, "--yes")
         assert refused.returncode == 2
         assert "the environment" in refused.stderr
+
+
+def test_the_command_for_an_extra_of_what_claw_runs_with_has_the_extra() -> None:
+    with pytest.raises(UsageError, match=re.escape("-U 'claw-mcp[sdk]'")):
+        require_outside_environment(["claw-mcp[sdk]>=0.1"], {"claw-mcp": "0.1.0"})
 
 
 def test_a_package_that_the_index_does_not_have_is_one_clear_line(person: Person) -> None:

@@ -87,6 +87,7 @@ class Fleet:
             for name, record in records.items()
             if not (record.known or self.servers[name].plugin)
             and self.servers[name].folder_fault(name) is None
+            and not self.servers[name].lacks_secret
             and self._now() >= record.tried_at + pause_seconds(record.failures * 6, LONGEST_PAUSE_SECONDS)
         ]
 
@@ -110,7 +111,7 @@ class Fleet:
                 failed[name] = ToolError(template, name=name, seconds=seconds)
             except ClawError as why:
                 failed[name] = why
-            if name in failed:
+            if name in failed and not self.servers[name].lacks_secret:
                 self._records.write(name, with_failure(self.record(name), failed[name], self._now()))
 
         async with asyncio.TaskGroup() as group:

@@ -129,6 +129,11 @@ class ServerSettings(Section):
         return ConfigError(f"{self._section}.{name}.cwd", "there is no folder {path}", fix, path=self.folder)
 
     @property
+    def lacks_secret(self) -> bool:
+        """True if a variable or a file of its secrets is not there, which claw says of the config file itself."""
+        return any(secret.missing for secret in (*self.env.values(), *self.headers.values()))
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """Every secret value that it gets, for masking."""
         secrets = (*self.env.values(), *self.headers.values(), self.oauth.client_secret)

@@ -160,6 +160,22 @@ def test_a_working_folder_that_is_not_there_is_named_with_its_key_and_the_fix_by
     assert "mcpServers" not in CliRunner().invoke(app, ["doctor"]).output
 
 
+def test_a_variable_that_is_not_set_is_named_once_and_the_server_is_left_alone(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / ".claw"
+    home.mkdir(mode=0o700)
+    tree = config(folder, agents={"defaults": {"model": "offline/rules"}})
+    tree["mcpServers"]["things"]["env"] = {"THINGS_TOKEN": "${ABSENT_TOKEN}"}
+    (home / "config.yaml").write_text(yaml.safe_dump(tree))
+    (home / "config.yaml").chmod(0o600)
+    monkeypatch.setenv("CLAW_HOME", str(home))
+    for words in ("chat hello", "config validate", "doctor", "status"):
+        said = " ".join(CliRunner().invoke(app, words.split()).output.split())
+        assert said.count("the environment variable ABSENT_TOKEN is not set") == 1, said
+    assert starts(folder) == 0
+
+
 @pytest.mark.parametrize("cwd", ["~nobody-of-this-name/x", "/tmp/" + "x" * 300, "/tmp/\0"])
 async def test_a_working_folder_that_cannot_be_looked_up_leaves_the_other_servers_their_tools(
     cwd: str, folder: Path, reached: Path

@@ -46,7 +46,11 @@ class PythonEnvironment:
             if others:
                 return f"pipx upgrade --include-injected {CORE}"
             inside = {"upgrade": "inject --force", "uninstall": "uninject"}[verb]
-            return f"pipx {verb} {CORE}" if distribution == CORE else f"pipx {inside} {CORE} {distribution}"
+            return (
+                f"pipx {verb} {CORE}"
+                if distribution == CORE
+                else f"pipx {inside} {CORE} {shlex.quote(distribution)}"
+            )
         verb_words = ["install", "-U"] if verb == "upgrade" else [verb]
         return shlex.join([*pip_command(), *verb_words, distribution, *others])
 

@@ -7,10 +7,11 @@ import csv
 import fcntl
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -239,14 +240,16 @@ class LayerStore:
 _TAG = sys.implementation.cache_tag
 
 
-def require_outside_environment(names: Sequence[str], fixed: dict[str, str]) -> None:
+def require_outside_environment(requirements: Sequence[str], fixed: Mapping[str, str]) -> None:
     """Refuse to change distributions of the environment that claw runs in.
 
-    :raises UsageError: one of ``names`` is part of it; the error names the command that changes it there.
+    :param requirements: names, perhaps with extras and a version.
+    :raises UsageError: one of them is part of it; the error names the command that changes it there.
     """
-    for name in names:
+    for requirement in requirements:
+        name, extras = PluginRequirement(requirement).name, re.search(r"\[[^\]]*\]", requirement)
         if name in fixed:
-            command = current_environment().command_for("upgrade", name)
+            command = current_environment().command_for("upgrade", name + (extras[0] if extras else ""))
             raise UsageError(
                 "{name} {version} belongs to the environment that claw runs in and is not changed",
                 fix="to change it there: {command}"
@@ -263,7 +266,7 @@ def plan_install(
 ) -> InstallPlan:
     """Plan the installation of ``requirements`` into the present set; installed versions stay where possible."""
     fixed = pins_of_environment(layers.root)
-    require_outside_environment([one.name for one in requirements if one.name], fixed)
+    require_outside_environment([one.text for one in requirements if one.name], fixed)
     old = layers.pins
     fresh = {one.distribution for one in requirements}
     kept = [pin for pin in old if pin.asked and pin.name not in fresh]
