@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-LANGUAGES = ("en", "zh")
+LANGUAGES = {"en": ", ", "zh": "、"}  # with what stands between the members of a list
 _COUNTED = re.compile(r"\{(\w+):([^{}|]+)\|([^{}|]+)\}")
 _table: dict[str, str] = {}
 _packages: "list[str | Traversable]" = ["claw"]
@@ -28,8 +28,7 @@ def use_language(language: str) -> None:
         and an unknown one is English.
     """
     global _language
-    short = language[:2].lower()
-    _language = short if short in LANGUAGES else "en"
+    _language = language[:2].lower() if language[:2].lower() in LANGUAGES else "en"
     _table.clear()
     for package in _packages:
         _load(package)
@@ -83,12 +82,15 @@ def t(template: str, /, **values: object) -> str:
     """Format ``template`` with ``values``, in the language in use.
 
     :param template: English, with ``{name}`` fields; a literal brace is doubled. ``{count:call|calls}`` is
-        the number with singular or plural: ``1 call``, ``2 calls``.
+        the number with singular or plural: ``1 call``, ``2 calls``. A list is joined with the comma of the language.
     """
-    text = _table.get(template, template)
-    if "|" in text:
-        text = _COUNTED.sub(lambda place: _plural(place, values), text)
-    return text.format(**values) if values else text
+    text = _COUNTED.sub(lambda place: _plural(place, values), _table.get(template, template))
+    return text.format(**{name: listed(value) for name, value in values.items()}) if values else text
+
+
+def listed(value: object) -> object:
+    """Return a list as one text in the language in use; another value as it is."""
+    return LANGUAGES[_language].join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def with_label(label: str, text: object) -> str:

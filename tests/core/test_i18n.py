@@ -11,6 +11,7 @@ from string import Formatter
 
 import pytest
 from claw import i18n
+from claw.contracts.errors import UsageError
 from claw.security.redaction import redact
 from claw.testing import FakeProvider, Harness
 from core.source import CORE, ROOT, Source, plugin_packages, sources
@@ -303,6 +304,28 @@ def test_a_number_appears_with_the_word_that_fits_it(count: object, expected: st
 
 def test_no_template_leaves_it_to_the_reader_whether_there_is_one_or_more() -> None:
     assert [template for package in PACKAGES for template in templates(package) if "(s)" in template] == []
+
+
+def test_a_list_is_joined_with_the_comma_of_the_language() -> None:
+    wrong = UsageError("{word} is not one of: {known}", word="x", known=["one", 2])
+    assert str(wrong) == "x is not one of: one, 2"
+
+    i18n.use_language("zh")
+
+    assert str(wrong).endswith("one、2")
+    assert wrong.parts[2]["known"] == "one、2"
+
+
+def test_no_text_is_given_a_list_with_english_commas() -> None:
+    """``t`` and errors take the list itself."""
+
+    def lines(tree: ast.AST) -> Iterator[int]:
+        for call, _, _ in calls(tree):
+            values = (one.value for one in call.keywords)
+            yield from (one.lineno for one in values if ast.unparse(one).startswith("', '.join("))
+
+    assert [f"{source.path}:{line}" for source in FILES for line in lines(source.tree)] == []
+    assert list(lines(ast.parse('t("{names}", names=", ".join(names))'))) == [1]
 
 
 def test_in_chinese_the_number_alone_is_said(plugin_texts: Callable[..., str]) -> None:

@@ -407,7 +407,7 @@ BUDGETS = {
     "claw_google": 471,
     "claw_http": 2867,
     "claw_http_sdk": 419,
-    "claw_llm_bridge": 501,
+    "claw_llm_bridge": 508,
     "claw_local": 235,
     "claw_loop_guard": 251,
     "claw_mcp": 2346,

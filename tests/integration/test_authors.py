@@ -474,7 +474,7 @@ def test_what_is_written_is_read_back_the_same() -> None:
     [
         (
             ("def register_tools", "def register_tool"),
-            "claw has no hook register_tool; did you mean register_tools?",
+            "claw has no hook register_tool; the nearest one is register_tools",
         ),
         (("@hookimpl\n", ""), "its function register_tools is not marked with @hookimpl"),
     ],

@@ -334,7 +334,7 @@ UNMARKED = plugin_code("odd_do").replace("@hookimpl\n", "")
 @pytest.mark.parametrize(
     ("code", "entry", "manifest", "output"),
     [
-        (MISSPELT, 'odd = "odd"', "", "claw has no hook register_tool; did you mean register_tools?"),
+        (MISSPELT, 'odd = "odd"', "", "claw has no hook register_tool; the nearest one is register_tools"),
         (UNMARKED, 'odd = "odd"', "", "its function register_tools is not marked with @hookimpl"),
         ("x = 1", 'odd = "odd"', "", "its package odd implements no hook"),
         (plugin_code("odd_do"), 'odd = "odd:plugin"', "", "its entry point names odd:plugin"),

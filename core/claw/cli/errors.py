@@ -57,7 +57,7 @@ def _end_in_time(code: int) -> None:
             owners.add(package_of(frame))
             frame = frame.f_back
     text = "a thread of {packages} does not end; claw ends without it"
-    if not (names := ", ".join(sorted(filter(None, owners)))):
+    if not (names := sorted(filter(None, owners))):
         text = "what a plugin does at the end of claw takes too long; claw ends without it"
     sys.stderr.write(i18n.t(text, packages=names) + "\n")
     sys.stderr.flush()

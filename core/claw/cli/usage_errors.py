@@ -91,7 +91,7 @@ def _bad_value(why: Any, message: str) -> UsageError | None:
         near = nearest(str(word), known) or ""
         fix = "did you mean {near}?" if near else ""
         return UsageError(
-            "{word} is not one of: {known}", where=name, fix=fix, word=word, known=", ".join(known), near=near
+            "{word} is not one of: {known}", where=name, fix=fix, word=word, known=[*known], near=near
         )
     return UsageError("{why}", where=name, why=message.removeprefix("Value error, "))
 

@@ -63,5 +63,5 @@ def _unknown_agents(
     for index, (binding, raw) in enumerate(zip(settings.bindings, written, strict=False)):
         if normalise_agent_id(binding.agent) not in (*agent_ids, "main"):
             path: Path = ("bindings", index, "agent" if "agent" in raw else "agentId")
-            values = {"id": binding.agent, "names": ", ".join(agent_ids)}
+            values = {"id": binding.agent, "names": [*agent_ids]}
             yield sections.error(path, "there is no agent {id}", "Agents: {names}", **values)

@@ -193,7 +193,7 @@ def _real_path(loc: Iterable[str | int], tree: Any) -> Path:
 def _unknown_word(value: str, words: Sequence[str]) -> tuple[str, str, dict[str, object]]:
     near = nearest(value, words)
     fix = "Did you mean {near}? Known: {words}" if near else "Write one of: {words}"
-    return "{value} is not a known value here", fix, {"value": value, "near": near, "words": ", ".join(words)}
+    return "{value} is not a known value here", fix, {"value": value, "near": near, "words": [*words]}
 
 
 def _format_value(value: object) -> str:

@@ -136,7 +136,7 @@ class Config:
         if wanted not in self.agent_ids:
             near = nearest(wanted, self.agent_ids)
             fix = "Did you mean {near}? Agents: {names}" if near else "Agents: {names}"
-            names = ", ".join(self.agent_ids)
+            names = [*self.agent_ids]
             raise UsageError("there is no agent {id}", fix=fix, id=agent_id, near=near, names=names)
         return self._agents[wanted]
 

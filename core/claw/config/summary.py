@@ -196,7 +196,7 @@ def unknown_key(name: str, known: Iterable[str]) -> tuple[str, str, dict[str, ob
     names = sorted(known)
     if near := nearest(name, names):
         return "is not a known key", "Did you mean {near}?", {"near": near}
-    return "is not a known key", "Known keys here: {names}", {"names": ", ".join(names)}
+    return "is not a known key", "Known keys here: {names}", {"names": [*names]}
 
 
 LIKE_EXAMPLE = "Write it like this: {example}"
@@ -289,7 +289,7 @@ def _misfits_of(error: Any) -> Iterator[SchemaViolation]:
     elif types := _expected_types(error):
         yield SchemaViolation(place, "must be of the type {type}", _SEE_PLUGIN, {"type": types})
     elif rule == "enum":
-        words = {"words": ", ".join(str(word) for word in error.validator_value)}
+        words = {"words": [*error.validator_value]}
         yield SchemaViolation(place, "is not one of the known words", "Write one of: {words}", words)
     elif part := next((one for one in (error, *error.context) if one.validator in _LIMITS), None):
         problem = OUT_OF_RANGE[_LIMITS[part.validator]]

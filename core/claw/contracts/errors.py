@@ -16,7 +16,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from claw.i18n import t
+from claw.i18n import listed, t
 
 
 class ClawError(Exception):
@@ -49,8 +49,8 @@ class ClawError(Exception):
     @property
     def parts(self) -> tuple[str, str, dict[str, str | int | float]]:
         """Both templates and the values, as numbers and text: the data that recreates this error from a file."""
-        values = self._values.items()
-        return self._problem, self._fix, {k: v if isinstance(v, int | float) else str(v) for k, v in values}
+        plain = {k: v if isinstance(v, int | float) else str(listed(v)) for k, v in self._values.items()}
+        return self._problem, self._fix, plain
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""

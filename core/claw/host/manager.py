@@ -370,11 +370,11 @@ class Host:
             choose, remove = "Install and enable the plugin, or choose one of: {known}", _INSTALL_OR_REMOVE
             fix = "Did you mean {near}?" if near else choose if known else remove
             problem = "no active plugin provides {name} for this slot"
-            raise ConfigError(key, problem, fix, name=wanted, near=near, known=", ".join(known))
+            raise ConfigError(key, problem, fix, name=wanted, near=near, known=[*known])
         own = {state.id for state in self.plugin_states if state.found.is_standard}
         used = min(answers, key=lambda one: one.plugin not in own, default=None)
         if used and len(answers) > 1 and not self._is_built:
-            others = ", ".join(one.plugin for one in answers if one is not used)
+            others = [one.plugin for one in answers if one is not used]
             self._note(t(_CHOICE, slot=slot, first=used.plugin, others=others))
         return used
 

@@ -330,7 +330,7 @@ def hook_problems(module: ModuleType, specified: Iterable[str] = (), kinds: Name
     empty = [name for name in marked if name in HOOKS and _returns_nothing(marked[name])]
     fix = "correct it if it is yours, or update or uninstall it"
     found = [
-        *(("claw has no hook {name}; did you mean {near}?", name) for name in misspelt),
+        *(("claw has no hook {name}; the nearest one is {near}", name) for name in misspelt),
         *(("its function {name} is not marked with @hookimpl", name) for name in unmarked),
         *(("its hook {name} returns nothing: it must return a list", name) for name in empty),
     ]

@@ -263,9 +263,9 @@ def _why_idle(manifest: Manifest) -> str:
     if manifest.tools:
         return t("its tools are optional and no allow list enables one")
     if manifest.channels:
-        return t("channel {name} is not configured", name=", ".join(manifest.channels))
+        return t("channel {name} is not configured", name=[*manifest.channels])
     if manifest.providers:
-        names = ", ".join(line.name for line in manifest.providers if line.name != ANY_ENDPOINT)
+        names = [line.name for line in manifest.providers if line.name != ANY_ENDPOINT]
         return t("no model of {name} is in use", name=names)
     if "tool" in manifest.kinds:
         return t("it has no settings and no allow list includes it")

@@ -211,7 +211,7 @@ class RuleFileGuard:
         if not self._changes:
             return "", True
         paths = [self._files.display_path(str(change.path)) for change in self._changes]
-        names = ", ".join(dict.fromkeys(paths))
+        names = [*dict.fromkeys(paths)]
         if why := await self._ask(ask_owner) or self._write():
             rejected = "{names}: change rejected, the file was not modified: {why}"
             return t(rejected, names=names, why=why), False

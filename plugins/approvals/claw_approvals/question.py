@@ -84,7 +84,7 @@ def as_text(question: PendingApproval, seconds: float, outcome: str = "") -> str
     )
     how = outcome or t(
         "Answer within {minutes} min ({verdicts}): press a button, or reply /approve {id} VERDICT.",
-        minutes=max(1, round(seconds / 60)), verdicts=", ".join(question.verdicts), id=question.id,
+        minutes=max(1, round(seconds / 60)), verdicts=[*question.verdicts], id=question.id,
     )  # fmt: skip
     return f"{head}\n```\n{shown}\n```\n{how}"
 

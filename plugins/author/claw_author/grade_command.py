@@ -33,7 +33,7 @@ def grade(
             "there is no grade {grade}",
             fix="choose one of {grades}",
             grade=at_least,
-            grades=", ".join(GRADES),
+            grades=[*GRADES],
         )
     if sys.stderr.isatty():
         typer.echo(t("checking {id}", id=plugin), err=True)

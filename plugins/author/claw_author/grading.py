@@ -95,7 +95,7 @@ def _undeclared(plugin: GradedPlugin, seen: Mapping[str, Sequence[str]]) -> Iter
     own = f"{os.sep}plugins{os.sep}{plugin.id}{os.sep}"
     paths = [path for path in seen["paths"] if own not in path and path != os.devnull]
     for name, what in undeclared_access(plugin.manifest.capabilities, {**seen, "paths": paths}).items():
-        yield t("it used {what}; its manifest does not declare {name}", what=", ".join(what[:5]), name=name)
+        yield t("it used {what}; its manifest does not declare {name}", what=[*what[:5]], name=name)
 
 
 def _untyped(package: Path) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _suite_report(plugin: GradedPlugin) -> dict[str, Any] | RuleResult:
         return unchecked(t("first: {command}", command="python -m pip install pytest pytest-claw"))
     tests = [one for one in project.conformance if (project.folder / one.partition("::")[0]).exists()]
     if not tests:
-        return broken(t("there is no {file}", file=", ".join(project.conformance)))
+        return broken(t("there is no {file}", file=[*project.conformance]))
     with tempfile.TemporaryDirectory(prefix="claw-grade-") as place:
         file = Path(place, "report.json")
         command = [

@@ -68,7 +68,7 @@ def _require_one_of(word: str, known: tuple[str, ...], where: str) -> None:
             where=where,
             fix=fix,
             word=word,
-            known=", ".join(known),
+            known=[*known],
             near=near,
         )
 

@@ -33,9 +33,7 @@ def usage(
     from claw_budgets.ledger import GROUPINGS, UsageLedger
 
     if by not in GROUPINGS:
-        raise UsageError(
-            "there is no grouping {name}", fix="groups: {names}", name=by, names=", ".join(GROUPINGS)
-        )
+        raise UsageError("there is no grouping {name}", fix="groups: {names}", name=by, names=[*GROUPINGS])
     start = parse_time(since, time.time())
     rows: list[UsageSum] = []
     total: list[UsageSum] = []

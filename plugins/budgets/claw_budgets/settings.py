@@ -45,10 +45,12 @@ class Budgets(RootModel[dict[str, BudgetSettings]]):
                 raise validation_error(problem, "Write per: day, or another name", at=(name,))
         return self
 
-    def odd_keys(self, agents: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str, str, dict[str, str]]]:
+    def odd_keys(
+        self, agents: Sequence[str]
+    ) -> Iterator[tuple[tuple[str, ...], str, str, dict[str, object]]]:
         """Yield a warning for each cap on an unknown agent, which has no effect. A pattern may match later agents."""
         for name, budget in self.root.items():
             wanted = budget.agent or ""
             if wanted and not _PATTERN.intersection(wanted) and wanted not in agents:
                 problem = "there is no agent {id}, so this budget has no effect"
-                yield (name, "agent"), problem, "Agents: {names}", {"id": wanted, "names": ", ".join(agents)}
+                yield (name, "agent"), problem, "Agents: {names}", {"id": wanted, "names": [*agents]}

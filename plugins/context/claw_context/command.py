@@ -70,7 +70,7 @@ def find_key(keys: Iterable[str], name: str) -> str:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        some = ", ".join(fitting[:5])
+        some = [*fitting[:5]]
         raise UsageError(
             "{name} matches several conversations: {keys}", fix="Give the full name", name=name, keys=some
         )

@@ -160,9 +160,7 @@ def _scope_finding(
 ) -> Finding:
     query = urlencode({"q": ",".join(scopes), "op_from": "openapi", "token_type": "tenant"}, safe=",:")
     link = f"{settings.base_url}/app/{settings.app_id}/auth?{query}"
-    problem = t(
-        "missing scope for: {purpose}; it needs: {scopes}", purpose=t(purpose), scopes=", ".join(scopes)
-    )
+    problem = t("missing scope for: {purpose}; it needs: {scopes}", purpose=t(purpose), scopes=[*scopes])
     fix = t("add one of them at {link}, then create a version of the app and publish it", link=link)
     return Finding("", "scope", problem, fix, grave)
 

@@ -108,7 +108,7 @@ def judge(status: int, headers: Mapping[str, str], body: Any, where: str) -> Fei
         # The web page of a proxy says nothing of the call.
         is_final = 400 <= status < 500 and "html" not in kind
         return FeishuError(template, status=status, permanent=is_final, **facts)
-    scopes = ", ".join(scopes_in(said))
+    scopes = [*scopes_in(said)]
     return FeishuError(
         template, permanent=number not in TOKEN_STALE, fix=_FIXES.get(number, ""), scopes=scopes, **facts
     )

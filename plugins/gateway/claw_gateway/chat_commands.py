@@ -14,7 +14,7 @@ QUEUE_MODES = ("steer", "collect", "followup", "interrupt")
 
 async def _queue(arguments: str, conversation: "Conversation") -> str:
     if not arguments:
-        mode, known = conversation.overrides.queue or DEFAULT, ", ".join((*QUEUE_MODES, DEFAULT))
+        mode, known = conversation.overrides.queue or DEFAULT, (*QUEUE_MODES, DEFAULT)
         return t("queue: {mode}. Available: {known}", mode=mode, known=known)
     mode = parse_choice(arguments, QUEUE_MODES)
     conversation.set_overrides(queue=mode)

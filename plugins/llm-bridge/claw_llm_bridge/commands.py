@@ -49,7 +49,7 @@ def _rows(*, checked: bool = False) -> list[dict[str, Any]]:
 def _row(plugin: LlmPlugin, checked: bool) -> dict[str, Any]:
     why, run = plugin.why, commands(plugin.name, absent=plugin.absent) if plugin.why else []
     if checked and not why and (files := _changed(plugin.name)):
-        why = t("not what was installed: {files}", files=", ".join(files))
+        why = t("not what was installed: {files}", files=[*files])
         run = commands(plugin.name, absent=False)
     if not why and plugin.unopened:
         boxes = "; ".join(f"{box} ({error})" for box, error in plugin.unopened.items())

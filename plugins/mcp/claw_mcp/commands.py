@@ -56,7 +56,7 @@ def list_(as_json: AsJson = False) -> None:
         if row["login"] == "needed":
             typer.echo("    " + t("run: {command}", command=f"claw mcp login {row['name']}"))
         if row["withheld"]:
-            names = ", ".join(f"{offer['name']} ({offer['why']})" for offer in row["withheld"])
+            names = [f"{offer['name']} ({offer['why']})" for offer in row["withheld"]]
             typer.echo("    " + t("withheld: {names}", names=names))
             typer.echo("    " + t("run: {command}", command=f"claw mcp show {row['name']}"))
             typer.echo("    " + t("run: {command}", command=f"claw mcp accept {row['name']}"))
@@ -109,7 +109,7 @@ def accept(
     waiting = [offer.name for offer, _ in before.withheld]
     bare = [name.removeprefix(f"{server}__") for name in tools or ()]
     if strange := [name for name in bare if name not in waiting]:
-        listed = ", ".join(waiting) or t("nothing")
+        listed = [*waiting] or t("nothing")
         raise UsageError(
             "{name} does not wait for acceptance", fix="waiting: {listed}", name=strange[0], listed=listed
         )
@@ -118,7 +118,7 @@ def accept(
     if as_json:
         document("mcp-accepted", {"server": server, "tools": sorted(now)})
     else:
-        typer.echo(t("accepted: {names}", names=", ".join(sorted(now))) if now else t("nothing waits"))
+        typer.echo(t("accepted: {names}", names=sorted(now)) if now else t("nothing waits"))
 
 
 @mcp_app.command()

@@ -49,7 +49,7 @@ def server_fault(settings: McpSettings, known: Fleet) -> ClawError | None:
         return ClawError(
             "the MCP SDK is not installed, so no tool of {names} can run",
             fix="{command}",
-            names=", ".join(settings.servers),
+            names=[*settings.servers],
             command=install_words(sys.executable, SDK),
         )
     faults = settings.folder_faults

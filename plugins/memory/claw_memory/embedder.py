@@ -67,7 +67,7 @@ def choose(embedders: Iterable[Embedder], provider: str | None, model: str | Non
     raise ToolError(
         "there is no embedder {wanted} (memorySearch.provider, memorySearch.model). Available: {names}",
         wanted=wanted,
-        names=", ".join([close, *(name for name in names if name != close)] if close else names) or "none",
+        names=[*([close, *(name for name in names if name != close)] if close else names)] or "none",
     )
 
 

@@ -17,7 +17,7 @@ THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "adaptive")
 async def _model(arguments: str, conversation: "Conversation") -> str:
     if not arguments:
         agent = conversation.runtime.config.agent(conversation.agent_id)
-        known = ", ".join(known_models(agent, conversation.runtime).known)
+        known = [*known_models(agent, conversation.runtime).known]
         return t("model: {model}. Available: {known}", model=await _current(conversation), known=known)
     if arguments.lower() == DEFAULT:
         conversation.set_overrides(model="")
@@ -34,7 +34,7 @@ async def _current(conversation: "Conversation") -> str:
 
 async def _think(arguments: str, conversation: "Conversation") -> str:
     if not arguments:
-        level, known = conversation.overrides.thinking or DEFAULT, ", ".join((*THINKING_LEVELS, DEFAULT))
+        level, known = conversation.overrides.thinking or DEFAULT, (*THINKING_LEVELS, DEFAULT)
         return t("thinking: {level}. Available: {known}", level=level, known=known)
     level = parse_choice(arguments, THINKING_LEVELS)
     conversation.set_overrides(thinking=level)

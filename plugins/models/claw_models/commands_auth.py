@@ -94,7 +94,7 @@ def list_(agent: Agent = "", as_json: AsJson = False) -> None:
         {t("ready"): "green"},
     )
     for provider, names in orders.items():
-        typer.echo(t("order of {provider}: {names}", provider=provider, names=", ".join(names)))
+        typer.echo(t("order of {provider}: {names}", provider=provider, names=[*names]))
 
 
 @app.command(context_settings={"allow_extra_args": True})
@@ -126,9 +126,7 @@ def add(
             provider=provider,
         )
     if kind not in KINDS:
-        raise UsageError(
-            "{kind} is not a key type", fix="Choose one of {kinds}", kind=kind, kinds=", ".join(KINDS)
-        )
+        raise UsageError("{kind} is not a key type", fix="Choose one of {kinds}", kind=kind, kinds=[*KINDS])
     file = _profile_file(setup, agent)
     if kind == "oauth":
         key = _read_login(provider, name, elsewhere=bool(env) or keyring)
@@ -145,7 +143,7 @@ def add(
         t("{provider}: the key {name} is stored in {path}", provider=provider, name=name, path=file.path)
     )
     if longer:
-        typer.echo(t("order of {provider}: {names}", provider=provider, names=", ".join(longer)))
+        typer.echo(t("order of {provider}: {names}", provider=provider, names=[*longer]))
     elif name not in (order := _order_of(setup, file, provider) or (name,)):
         template = (
             "the order of {provider} does not list it, so it is not used; to add it: claw "
@@ -209,7 +207,7 @@ def order(
     if as_json:
         document("key-order", {"provider": provider, "order": list(now)})
         return
-    current = ", ".join(now) or t("they are used in rotation")
+    current = [*now] or t("they are used in rotation")
     typer.echo(t("order of {provider}: {names}", provider=provider, names=current))
 
 
@@ -314,7 +312,7 @@ def require_provider(setup: "Setup", provider: str) -> None:
             fix=fix,
             provider=provider,
             near=near,
-            names=", ".join(names) or "-",
+            names=[*names] or "-",
         )
 
 

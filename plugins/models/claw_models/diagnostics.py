@@ -247,7 +247,7 @@ def refusal_findings(setup: Setup, environ: Mapping[str, str]) -> Iterator[Findi
             yield Finding(f"providers.{provider}", "key", why, f"claw auth add {provider}")
         refused = {row.name: row.refused for row in rows if row.provider == provider and not row.fault}
         if refused and all(refused.values()):
-            names = ", ".join(f"{name}: {why}" for name, why in refused.items())
+            names = [f"{name}: {why}" for name, why in refused.items()]
             fix = t("add a working key with claw auth add {provider}; claw models probe tests the present one",
                     provider=provider)  # fmt: skip
             yield Finding(f"providers.{provider}", "key", t("no key works: {names}", names=names), fix)

@@ -53,6 +53,4 @@ def unknown_key_error(provider: str, name: str, names: Sequence[str]) -> UsageEr
     :param names: of its keys.
     """
     fix = "Its keys are: {names}" if names else "add one with claw auth add {provider} --name {name}"
-    return UsageError(
-        "{provider} has no key {name}", fix=fix, provider=provider, name=name, names=", ".join(names)
-    )
+    return UsageError("{provider} has no key {name}", fix=fix, provider=provider, name=name, names=[*names])

@@ -225,7 +225,7 @@ def _damage(reading: ParsedSession) -> str:
     if reading.reason == "invalid session header":
         return t("its first line is not a header")
     if reading.bad_lines:
-        lines = ", ".join(map(str, reading.bad_lines[:10])) + (", …" if len(reading.bad_lines) > 10 else "")
+        lines = [*reading.bad_lines[:10], *(["…"] if len(reading.bad_lines) > 10 else [])]
         return t("damaged lines: {lines}", lines=lines)
     return ""
 

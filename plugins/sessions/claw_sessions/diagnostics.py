@@ -29,5 +29,5 @@ def _damages(home: Path) -> Iterator[Finding]:
         if reading.reason:
             yield Finding(str(path), "session", t("is damaged: {why}", why=reading.reason), fix)
         elif reading.bad_lines:
-            lines = ", ".join(map(str, reading.bad_lines))
+            lines = [*reading.bad_lines]
             yield Finding(str(path), "session", t("is damaged: line {lines}", lines=lines), fix)

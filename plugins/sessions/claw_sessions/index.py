@@ -138,7 +138,7 @@ def find_files(found: Sequence[SessionFile], name: str) -> list[SessionFile]:
 
 
 def _several(name: str, keys: Sequence[str]) -> UsageError:
-    problem, names = "{name} matches several conversations: {keys}", ", ".join(keys[:5])
+    problem, names = "{name} matches several conversations: {keys}", [*keys[:5]]
     return UsageError(problem, fix="Give the full name", name=name, keys=names)
 
 

@@ -28,7 +28,7 @@ class SkillDiagnostic:
             if missing := [name for name in place.names or () if name not in there]:
                 why = t(
                     "its manifest lists skills that its package does not have: {names}",
-                    names=", ".join(missing),
+                    names=[*missing],
                 )
                 fix = t("its author must add the folder skills to the package, or run claw plugins build")
                 yield Finding(place.name.partition(":")[2], "skill", why, fix)

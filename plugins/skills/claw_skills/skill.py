@@ -110,15 +110,15 @@ def obstacle(skill: Skill, machine: Machine, entry: Mapping[str, Any]) -> str:
     if gates.always:
         return ""
     if gates.systems and machine.system not in gates.systems:
-        return t("it is for {systems}", systems=", ".join(gates.systems))
+        return t("it is for {systems}", systems=[*gates.systems])
     if missing := [name for name in gates.bins if machine.which(name) is None]:
-        return t("not on PATH: {names}", names=", ".join(missing))
+        return t("not on PATH: {names}", names=[*missing])
     if gates.any_bins and not any(machine.which(name) for name in gates.any_bins):
-        return t("none of these is on PATH: {names}", names=", ".join(gates.any_bins))
+        return t("none of these is on PATH: {names}", names=[*gates.any_bins])
     if missing := [name for name in gates.env if not machine.environ.get(name)]:
-        return t("not set in the environment: {names}", names=", ".join(missing))
+        return t("not set in the environment: {names}", names=[*missing])
     if missing := [key for key in gates.config if not machine.is_set(key)]:
-        return t("not set in the config file: {names}", names=", ".join(missing))
+        return t("not set in the config file: {names}", names=[*missing])
     return ""
 
 

@@ -62,7 +62,7 @@ async def diagnose(account: "Account", api: "BotApi") -> list[Finding]:
     if open_groups and not bot.hears_all:
         problem = t(
             "privacy mode is on: in the groups {ids} the bot receives only commands, mentions and replies",
-            ids=", ".join(open_groups),
+            ids=[*open_groups],
         )
         fix = t("turn it off with @BotFather (/setprivacy), then add the bot to the group again")
         found.append(Finding("", "privacy", problem, fix))

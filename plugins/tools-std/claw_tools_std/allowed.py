@@ -182,7 +182,7 @@ def _not_listed(word: str, path: str, settings: Any) -> ToolError:
         where="tools.exec.allow",
         fix="An operator can add {program} there; these run already: {known}",
         program=word,
-        known=", ".join(sorted({*READERS, *settings.safe_bins, *allowed_names(settings)})),
+        known=sorted({*READERS, *settings.safe_bins, *allowed_names(settings)}),
     )
 
 

@@ -210,7 +210,7 @@ def changed(text: str, old: str, new: str, everywhere: bool, label: str, path: s
             label=label,
             count=len(places),
             path=path,
-            lines=", ".join(map(str, lines[:20])),
+            lines=[*map(str, lines[:20])],
         )
     size = len(text) + len(places) * (len(new) - len(old))
     if size > MOST_EDIT_BYTES:

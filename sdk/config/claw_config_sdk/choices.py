@@ -20,6 +20,6 @@ def parse_choice(word: str, known: Sequence[str]) -> str:
         return ""
     if wanted in known:
         return wanted
-    near, words = nearest(wanted, known, _SIMILARITY), ", ".join((*known, DEFAULT))
+    near, words = nearest(wanted, known, _SIMILARITY), (*known, DEFAULT)
     fix = "did you mean {near}?" if near else ""
     raise UsageError("{word} is not one of: {known}", fix=fix, word=word, known=words, near=near)

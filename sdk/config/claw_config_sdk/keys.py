@@ -89,5 +89,5 @@ def _resolve_step(
     there = [id for id in ids if id]
     near = nearest(step.id, there)
     fix = "Did you mean {near}?" if near else "Ids there: {ids}"
-    problem, names = "{key}: {list} has no entry with the id {id}", ", ".join(there) or "-"
+    problem, names = "{key}: {list} has no entry with the id {id}", [*there] or "-"
     raise UsageError(problem, fix=fix, key=key, list=format_key(path), id=step.id, near=near, ids=names)

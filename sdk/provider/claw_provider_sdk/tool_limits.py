@@ -72,7 +72,7 @@ class ToolLimits:
         if new := [name for name in long if name not in self._cut]:
             self._cut.update(new)
             _log.warning(t("{service} takes {most} characters of a description; those of these tools are cut: {names}",
-                           service=self._service, most=most, names=", ".join(new)))  # fmt: skip
+                           service=self._service, most=most, names=[*new]))  # fmt: skip
         return tuple(replace(spec, description=with_ellipsis(spec.description, most)) for spec in tools)
 
     def _too_many(self, count: int) -> str:
@@ -83,6 +83,6 @@ class ToolLimits:
         new = {name: why for name, why in left.items() if name not in self._named}
         self._named |= new.keys()
         for why in dict.fromkeys(new.values()):
-            names = ", ".join(name for name, reason in new.items() if reason == why)
+            names = [name for name, reason in new.items() if reason == why]
             _log.warning(t("{service} is not given these tools: {names}: {why}", service=self._service,
                            names=names, why=why))  # fmt: skip

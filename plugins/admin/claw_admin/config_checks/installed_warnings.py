@@ -227,7 +227,7 @@ def _channel_keys(config: Config, known: InstalledNames) -> _Misfits:
                 for key in group.model_extra or {}:
                     near = nearest(to_camel(key), names)
                     fix = "Did you mean {near}?" if near else "Known keys here: {names}"
-                    values = {"near": near, "names": ", ".join(names)}
+                    values = {"near": near, "names": [*names]}
                     wrong = (*place, "groups", id, key)
                     yield wrong, config.sections.error(wrong, "is not a known key", fix, **values)
 

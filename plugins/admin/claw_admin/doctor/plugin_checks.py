@@ -47,13 +47,13 @@ def check_unloaded(
             yield Finding(id, "setting", f"{key}: {problem}", fix, grave=state.state == LOADED)
     unset = [name for name in manifest.env if not environ.get(name, "").strip()]
     if unset:
-        names = ", ".join(unset)
+        names = [*unset]
         yield Finding(id, "env", t("environment variables not set: {names}", names=names), grave=False)
     unlisted = [
         tool.name for tool in manifest.tools if tool.optional and not _opted_in(tool.name, manifest, wanted)
     ]
     if unlisted:
-        names = ", ".join(unlisted)
+        names = [*unlisted]
         fix = t("claw config set 'tools.alsoAllow[]' {id}", id=unlisted[0])
         why = t("optional, and no allow list names them: {names}", names=names)
         yield Finding(id, "optional", why, fix, grave=False)
@@ -100,7 +100,7 @@ def slot_conflicts(states: Sequence[PluginState], slots: Mapping[str, str]) -> I
         ]  # fmt: skip
         if len(filling) > 1 and not slots.get(slot):
             ids = [state.id for state in sorted(filling, key=lambda state: not state.found.is_standard)]
-            why = t("several plugins fill the slot {slot}: {ids}", slot=slot, ids=", ".join(ids))
+            why = t("several plugins fill the slot {slot}: {ids}", slot=slot, ids=[*ids])
             fix = t("claw config set plugins.slots.{slot} {id}", slot=slot, id=ids[0])
             yield Finding(ids[-1], "slot", why, fix, grave=False)
 
@@ -180,7 +180,7 @@ def _undeclared_access(manifest: Manifest, seen: ProbeResult) -> Iterator[Findin
     )
     for name, what in used.items():
         why = t("it used {what} while it was loaded; its manifest does not declare {name}",
-                  what=", ".join(what), name=name)  # fmt: skip
+                  what=[*what], name=name)  # fmt: skip
         yield Finding(manifest.id, "capability", why, t("ask its author why"))
 
 

@@ -45,7 +45,7 @@ def table_findings(path: Path, statements: Iterable[str]) -> Iterator[Finding]:
         for (table,) in needed.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             columns = _columns(found, table)
             if columns and (lacking := [one for one in _columns(needed, table) if one not in columns]):
-                why = t("its table {table} has no {columns}", table=table, columns=", ".join(lacking))
+                why = t("its table {table} has no {columns}", table=table, columns=[*lacking])
                 fix = t(
                     "It is not as this version of claw needs it: use the version that wrote it, or move it elsewhere"
                 )

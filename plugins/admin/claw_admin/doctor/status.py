@@ -24,7 +24,7 @@ def status(as_json: AsJson = False) -> None:
         return
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            value = ", ".join(f"{count} {t(state)}" for state, count in value.items()) or "0"  # noqa: PLW2901
+            value = [f"{count} {t(state)}" for state, count in value.items()] or "0"  # noqa: PLW2901
         typer.echo(with_label(t(name), value))
     problems = [home_problem(setup.config.home)] if setup.config.home.is_dir() else []
     for warning in (*filter(None, problems), *file_warnings(setup.config), *_faults_of_plugins()):

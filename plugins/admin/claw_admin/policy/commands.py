@@ -69,7 +69,7 @@ def show(*, scenario: Scenario, as_json: AsJson = False) -> None:
     typer.echo(f"{judged.run.agent_id}, {judged_models(judged)}, {setup.config.file}")
     rows = [row for stage in stages for row in _rows(*stage)]
     table([t("stage"), t("rule"), t("where"), t("removes")], rows)
-    typer.echo(with_label(t("available"), ", ".join(judged.allowed_names) or "-"))
+    typer.echo(with_label(t("available"), [*judged.allowed_names] or "-"))
 
 
 @app.command("test")

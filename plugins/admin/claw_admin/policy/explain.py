@@ -279,7 +279,7 @@ def _not_registered(
     fix = t("did you mean {near}?", near=near) if near else t("claw tools list --all shows every tool")
     why = t("no installed plugin provides a tool with this name")
     if broken := [one.id for one in plugin_states if one.state == QUARANTINED and not one.found.manifest]:
-        why = t("no plugin that loads provides it; not loaded: {ids}", ids=", ".join(broken))
+        why = t("no plugin that loads provides it; not loaded: {ids}", ids=[*broken])
     return Explanation(name, False, stage="unknown", why=why, fix=fix)
 
 

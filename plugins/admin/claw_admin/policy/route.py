@@ -118,7 +118,7 @@ def _require_channel(channel: str, setup: Setup) -> None:
     if channel not in known:
         near = nearest(channel, known)
         fix = "did you mean {near}?" if near else "channels: {names}"
-        names = ", ".join(sorted(known))
+        names = sorted(known)
         raise UsageError(
             "there is no channel {name}", where="--channel", fix=fix, name=channel, near=near, names=names
         )

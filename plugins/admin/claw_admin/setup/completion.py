@@ -77,7 +77,7 @@ def completion(
         typer.echo(" ".join(sorted(set(NAMES[kind]()))))
         return
     if shell not in _HINTS:
-        shells = ", ".join(_HINTS)
+        shells = [*_HINTS]
         raise UsageError(
             "no completion for {shell}", fix="Choose one of {shells}", shell=shell, shells=shells
         )

@@ -147,7 +147,7 @@ def choice_from_flags(
     problem = "no installed plugin provides {provider}"
     fix = "Did you mean {near}?" if near else "Choose one of {names}, or add --base-url and --model"
     fix = "claw plugins install {package}" if package else fix
-    raise UsageError(problem, fix=fix, provider=provider, near=near, names=", ".join(names), package=package)
+    raise UsageError(problem, fix=fix, provider=provider, near=near, names=[*names], package=package)
 
 
 def key_problem(text: str) -> str:
@@ -241,7 +241,7 @@ def ask_choice(found: Sequence[InstalledPlugin], environ: Mapping[str, str]) -> 
     ready = [name for name, line in lines.items() if line.variable(environ)]
     ready += [name for name, line in lines.items() if line.fallback]
     names = [*lines, *([OTHER] if "openai" in lines else [])]
-    typer.echo(t("Providers: {names}", names=", ".join(names)))
+    typer.echo(t("Providers: {names}", names=[*names]))
     if OTHER in names:
         typer.echo(t("{name}: any service with the API of OpenAI, such as a local one", name=OTHER))
 

@@ -107,7 +107,7 @@ class Sdk:
             raise ToolError(
                 "channels.feishu has no account {account}; it has {others}",
                 account=account,
-                others=", ".join(sorted(channels)),
+                others=sorted(channels),
             )
         return channels[account]
 
@@ -152,7 +152,7 @@ def needed(action: str, **given: Any) -> None:
     """
     missing = [name for name, value in given.items() if value in ("", None, [], {})]
     if missing:
-        raise ToolError("action {action} needs {names}", action=action, names=", ".join(missing))
+        raise ToolError("action {action} needs {names}", action=action, names=[*missing])
 
 
 def token_in(text: str) -> str:

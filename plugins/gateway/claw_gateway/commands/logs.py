@@ -42,7 +42,7 @@ def logs(
     if level not in _LEVELS:
         near = nearest(level, _LEVELS, 0.5)
         fix = "did you mean {near}?" if near else ""
-        known = ", ".join(_LEVELS)
+        known = [*_LEVELS]
         raise UsageError(
             "{word} is not one of: {known}", where="--level", fix=fix, word=level, known=known, near=near
         )

@@ -86,7 +86,7 @@ def _why_absent(name: str, known: Iterable[str], plugin_states: Sequence[PluginS
     unlisted = [one for one in plugin_states if one.found.manifest is None and one.state != LOADED]
     if not unlisted:
         return t("no installed plugin provides it"), install_hint(name)
-    ids = ", ".join(one.id for one in unlisted)
+    ids = [one.id for one in unlisted]
     whys = "; ".join(
         t("{problem}. {fix}", problem=one.why, fix=one.fix) if one.fix else one.why for one in unlisted
     )

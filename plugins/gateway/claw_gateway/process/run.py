@@ -249,9 +249,7 @@ class Gateway:
         configured = serving.report().channels
         channels = [channel_key(one.name, one.account) for one in configured if one.state.state != "failed"]
         if channels:
-            self._log.info(
-                t("ready after {seconds} s: {channels}", seconds=seconds, channels=", ".join(channels))
-            )
+            self._log.info(t("ready after {seconds} s: {channels}", seconds=seconds, channels=[*channels]))
         else:
             self._log.info(t("ready after {seconds} s", seconds=seconds))
             none = t(
@@ -361,7 +359,7 @@ def no_channel_hint(setup: Setup) -> str:
             "no channel is configured, so no message can reach this gateway. Start with: claw config "
             "set channels.NAME.enabled true (NAME: {names})"
         ),
-        names=", ".join(names),
+        names=[*names],
     )
 
 
