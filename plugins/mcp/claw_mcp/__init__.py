@@ -24,7 +24,7 @@ def register_tools(config: "PluginConfig") -> "Iterable[Tool]":
 
     fleet = start.fleet(config, settings)
     start.reach_new_servers(config, settings, fleet)
-    config.faults.extend(settings.folder_faults.values())
+    config.faults.extend(settings.config_faults.values())
     if fault := start.server_fault(settings, fleet):
         config.faults.append(fault)
     return fleet.tools() if start.has_sdk() else []

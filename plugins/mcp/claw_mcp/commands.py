@@ -400,7 +400,7 @@ def _row(name: str, settings: McpSettings, fleet: Fleet) -> dict[str, Any]:
         "where": server.url or " ".join((server.command or "", *server.args)),
         "known": record.known,
         "login": "needed" if record.needs_login else "done" if login and login.read() else "",
-        "why": str(server.folder_fault(name) or record.why),
+        "why": str(server.config_fault(name) or record.why),
         "tools": [full_name(name, offer.name) for offer in record.visible],
         "withheld": [{"name": full_name(name, offer.name), "why": why} for offer, why in record.withheld],
     }

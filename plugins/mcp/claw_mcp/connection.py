@@ -140,7 +140,7 @@ class ServerConnection:
             return await self._connect()
 
     async def _connect(self) -> Any:
-        if fault := self.server.folder_fault(self.name):
+        if fault := self.server.config_fault(self.name):
             raise self._unreachable(fault, [])
         loop = asyncio.get_running_loop()
         new = _Session(loop, loop.create_future())

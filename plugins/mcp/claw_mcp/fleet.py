@@ -86,7 +86,7 @@ class Fleet:
             name
             for name, record in records.items()
             if not (record.known or self.servers[name].plugin)
-            and self.servers[name].folder_fault(name) is None
+            and self.servers[name].config_fault(name) is None
             and not self.servers[name].lacks_secret
             and self._now() >= record.tried_at + pause_seconds(record.failures * 6, LONGEST_PAUSE_SECONDS)
         ]
@@ -100,7 +100,7 @@ class Fleet:
         failed: dict[str, ClawError] = {}
 
         async def one(name: str) -> None:
-            if fault := self.servers[name].folder_fault(name):
+            if fault := self.servers[name].config_fault(name):
                 failed[name] = fault  # a fault of the config file, not of the server: it is not recorded
                 return
             try:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import sys
 import threading
 from collections import deque
@@ -19,7 +18,7 @@ from claw.runtime import make_folder
 
 from claw_mcp.logins import LoginFile
 from claw_mcp.repair import install_words
-from claw_mcp.settings import ServerSettings
+from claw_mcp.settings import ServerSettings, find_program
 
 if TYPE_CHECKING:
     import httpx2
@@ -231,10 +230,7 @@ def program(command: str, path: str) -> str:
 
     :raises ClawError: it is not found.
     """
-    command = os.path.expanduser(command)
-    found = shutil.which(command, path=path)
-    if not found and os.sep not in command:
-        found = shutil.which(command, path=str(Path(sys.executable).parent))
+    found = find_program(command, path)
     if not found:
         raise ClawError(
             "the program {command} is not there",

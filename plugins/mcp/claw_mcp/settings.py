@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -118,15 +120,21 @@ class ServerSettings(Section):
         """The configured working folder, perhaps not there; ``~user`` of no user is left as it is."""
         return Path(os.path.expanduser(self.cwd)) if self.cwd else None
 
-    def folder_fault(self, name: str) -> ConfigError | None:
-        """Return the error of a working folder that is not there; None when it is.
+    def config_fault(self, name: str) -> ConfigError | None:
+        """Return the error of a working folder or a program that is not there; None when both are.
 
         :param name: of this server.
         """
-        if self.folder is None or os.path.isdir(self.folder):  # Path.is_dir raises, e.g. PermissionError
-            return None
-        fix = "Create it (mkdir -p {path}), or correct the key"
-        return ConfigError(f"{self._section}.{name}.cwd", "there is no folder {path}", fix, path=self.folder)
+        if self.folder and not os.path.isdir(self.folder):  # Path.is_dir raises, e.g. PermissionError
+            fix = "Create it (mkdir -p {path}), or correct the key"
+            return ConfigError(
+                f"{self._section}.{name}.cwd", "there is no folder {path}", fix, path=self.folder
+            )
+        if self.command and not self._plugin and not find_program(self.command, os.environ.get("PATH", "")):
+            fix = "Install it, or write its full path as command"
+            key, problem = f"{self._section}.{name}.command", "the program {command} is not there"
+            return ConfigError(key, problem, fix, command=self.command)
+        return None
 
     @property
     def lacks_secret(self) -> bool:
@@ -138,6 +146,15 @@ class ServerSettings(Section):
         """Every secret value that it gets, for masking."""
         secrets = (*self.env.values(), *self.headers.values(), self.oauth.client_secret)
         return tuple(secret.reveal() for secret in secrets if secret and not secret.missing)
+
+
+def find_program(command: str, path: str) -> str | None:
+    """Return the path of a program: on ``PATH``, else beside the Python that claw runs in; None when it is not there."""
+    command = os.path.expanduser(command)
+    found = shutil.which(command, path=path)
+    if not found and os.sep not in command:
+        found = shutil.which(command, path=str(Path(sys.executable).parent))
+    return found
 
 
 NAME_RULE = "letters, digits, - and single _, at most 32, for its tools are NAME__tool"
@@ -174,7 +191,7 @@ class McpSettings(Section):
         return {name: server for name, server in self.mcp_servers.items() if not server.disabled}
 
     @property
-    def folder_faults(self) -> dict[str, ConfigError]:
-        """The enabled servers whose working folder is not there, and the errors that say so."""
-        faults = {name: server.folder_fault(name) for name, server in self.servers.items()}
+    def config_faults(self) -> dict[str, ConfigError]:
+        """The enabled servers whose working folder or program is not there, and the errors that say so."""
+        faults = {name: server.config_fault(name) for name, server in self.servers.items()}
         return {name: fault for name, fault in faults.items() if fault}

@@ -52,7 +52,7 @@ def server_fault(settings: McpSettings, known: Fleet) -> ClawError | None:
             names=[*settings.servers],
             command=install_words(sys.executable, SDK),
         )
-    faults = settings.folder_faults
+    faults = settings.config_faults
     failed = {
         name: record.why
         for name in settings.servers
@@ -152,6 +152,8 @@ class ServerDiagnostic:
         return [*found, *(Finding("mcp", "size", why, fix, grave=False) for why in sizes if why)]
 
     def check_config(self, setup: object) -> list[Finding]:
-        """Report working folders that are not there."""
-        faults = self._settings.folder_faults.values()
-        return [Finding(fault.key, "folder", fault.problem, fault.fix) for fault in faults]
+        """Report working folders and programs that are not there."""
+        faults = self._settings.config_faults.values()
+        return [
+            Finding(fault.key, fault.key.rpartition(".")[2], fault.problem, fault.fix) for fault in faults
+        ]

@@ -160,6 +160,22 @@ def test_a_working_folder_that_is_not_there_is_named_with_its_key_and_the_fix_by
     assert "mcpServers" not in CliRunner().invoke(app, ["doctor"]).output
 
 
+def test_a_program_that_is_not_there_is_named_with_its_key_by_every_command(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / ".claw"
+    home.mkdir(mode=0o700)
+    tree = config(folder, agents={"defaults": {"model": "offline/rules"}})
+    tree["mcpServers"]["things"]["command"] = "acme-things"
+    (home / "config.yaml").write_text(yaml.safe_dump(tree))
+    monkeypatch.setenv("CLAW_HOME", str(home))
+    problem = "mcpServers.things.command: the program acme-things is not there"
+    for words in ("config validate", "doctor", "mcp list", "mcp refresh", "chat hello", "plugins list"):
+        said = " ".join(CliRunner().invoke(app, words.split()).output.split())
+        assert said.count(problem) == 1, said
+        assert "nstall it, or write its full path as command" in said, said
+
+
 def test_a_variable_that_is_not_set_is_named_once_and_the_server_is_left_alone(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,7 +249,7 @@ async def test_another_program_under_an_old_name_is_another_server(folder: Path,
     async with fleet(tmp_path, {"things": server(folder)}) as ours:
         await ours.connect(["things"])
         assert ours.tools()
-    async with fleet(tmp_path, {"things": {"command": "other"}}) as ours:
+    async with fleet(tmp_path, {"things": {"command": "true"}}) as ours:
         assert ours.tools() == []
         assert ours.unreached() == ["things"]
 
