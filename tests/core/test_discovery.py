@@ -64,7 +64,7 @@ def with_plugins(folder: Path, count: int) -> Path:
 def home(tmp_path: Path) -> Path:
     folder = tmp_path / "claw"
     folder.mkdir()
-    (folder / "plugins").mkdir()  # nothing is written into an empty home
+    (folder / "agents").mkdir()  # nothing is written into an empty home
     return folder
 
 
@@ -230,7 +230,7 @@ def warm(environ: dict[str, str], *words: str) -> tuple[str, list[str], list[str
     """The same, from an index that holds; an environment that is being worked on is given time to settle."""
     home = Path(environ["CLAW_HOME"])
     home.mkdir(parents=True, exist_ok=True)
-    (home / "plugins").mkdir(exist_ok=True)  # nothing is written into an empty home
+    (home / "agents").mkdir(exist_ok=True)  # nothing is written into an empty home
     index = indexed(home)
     run(environ, *words)
     for _ in range(5):

@@ -38,7 +38,7 @@ TABLE = [
     (
         "sessions export x --to pdf",
         "--to: pdf is not one of: md, html, json",
-        "pdf 不是可选值：md, html, json",
+        "pdf 不是可选值：md、html、json",
     ),
     ("sessions export x --to htm", "--to: htm is not one of: md, html, json. did you mean html?", "html"),
     ("help plugins lst", "unknown command plugins lst. did you mean claw plugins list?", "没有命令"),

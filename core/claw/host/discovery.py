@@ -177,9 +177,9 @@ def installed_plugins(home: Path) -> tuple[InstalledPlugin, ...]:
 
 
 def _is_in_use(home: Path) -> bool:
-    """Return true for a folder with something in it; one that cannot be read is reported by who reads the file."""
+    """Return true for a folder with more in it than the note of a load; who reads the file reports an unreadable one."""
     with suppress(OSError):
-        return any(home.iterdir())
+        return any(one.name != "plugins" for one in home.iterdir())
     return False
 
 

@@ -304,7 +304,7 @@ def logout(server: str, as_json: AsJson = False) -> None:
     if as_json:
         document("mcp-logged-out", {"server": server, "removed": was_there})
     else:
-        typer.echo(t("the tokens of {name} are removed", name=server) if was_there else t("nothing"))
+        typer.echo(t("the login at {name} is removed", name=server) if was_there else t("nothing"))
 
 
 mcp_app.command()(serve)

@@ -132,10 +132,8 @@ async def test_a_server_that_is_down_stops_nothing_and_the_others_work(folder: P
         assert "things__weigh" in [tool.name for tool in harness.app.registry.tools]
         assert (await harness.send("hello")) is not None
 
-    assert "the MCP server gone could not be reached: the program /nowhere/gone is not there" in logged(
-        harness
-    )
-    assert "claw mcp refresh gone" in logged(harness)
+    assert "mcpServers.gone.command: the program /nowhere/gone is not there" in logged(harness)
+    assert "Install it, or write its full path as command" in logged(harness)
 
 
 def test_a_working_folder_that_is_not_there_is_named_with_its_key_and_the_fix_by_every_command(
