@@ -393,7 +393,7 @@ BUDGETS = {
     "claw.policy": 535,
     "claw.security": 1205,
     "claw.storage": 690,
-    "claw_admin": 5431,
+    "claw_admin": 5435,
     "claw_anthropic": 447,
     "claw_approvals": 805,
     "claw_author": 1121,
