@@ -5,7 +5,7 @@ import gc
 import json
 
 import pytest
-from claw.app import terminal_message
+from claw.agent.routing import terminal_message
 from claw.contracts.errors import ClawError, ProviderError, UsageError
 from claw.contracts.events import MessageRecorded, Notice, TextStreamed, ToolEnded, TurnEnded, TurnStarted
 from claw.contracts.messages import Address, Inbound, Sender
