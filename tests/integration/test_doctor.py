@@ -65,12 +65,13 @@ async def run(arguments, context):
 @hookimpl
 def register_tools(config):
     schema = {"type": "object", "properties": {}}
-    return [Tool(f"acme_{number:03}", "Acme does one thing.", schema, run) for number in range(140)]
+    return [Tool(f"acme_{number:03}", "Acme does one thing. " * 30, schema, run) for number in range(140)]
 """
 
 
 def test_tools_beyond_the_limit_of_the_service_are_said_by_doctor_and_tools_list(tmp_path):
-    tools = [{"name": f"acme_{number:03}", "description": "Acme does one thing."} for number in range(140)]
+    description = "Acme does one thing. " * 30
+    tools = [{"name": f"acme_{number:03}", "description": description} for number in range(140)]
     machine = a_machine(
         tmp_path,
         MANY_TOOLS,
@@ -88,7 +89,12 @@ def test_tools_beyond_the_limit_of_the_service_are_said_by_doctor_and_tools_list
     assert left["tools"] == names[128:]
     text = f"openai/gpt-4o takes 128 tools in a request, and the run has {len(names)}: the last {len(names) - 128} are"
     assert f"{text} left out (make the list shorter with tools.deny" in checked.out
-    assert text in machine.claw("tools", "list").err
+    shown = machine.claw("tools", "list").err
+    assert text in shown
+    tokens = re.compile(
+        r"the tools take about 2\d,\d{3} tokens of each request, most of them .*acme_000 \(1\d\d\), "
+    )
+    assert tokens.search(shown) and tokens.search(checked.out)
     machine.configured("providers: {other: {baseUrl: 'http://127.0.0.1:9/v1', apiKey: x}}\nmodel: other/m\n")
     assert json.loads(machine.claw("tools", "list", "--json").out)["leftOut"] == []
 

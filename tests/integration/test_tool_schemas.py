@@ -135,6 +135,22 @@ def test_a_sound_schema_is_left_alone(schema: dict[str, Any]) -> None:
     assert schema_problem(schema) == ""
 
 
+async def test_a_tool_that_is_larger_than_a_request_should_be_is_withheld_and_named() -> None:
+    huge, wide = (
+        FakeTool("huge", "", SOUND),
+        FakeTool("wide", "", {"type": "object", "description": "x" * 90_000}),
+    )
+    odd = FakeTool("odd", "", {"type": "object", "default": {1, 2}})
+    huge.description = "Think. " * 50_000
+    model = FakeProvider(says("so be it"))
+    async with Harness(model, tools=[huge, wide, odd, FakeTool("good", "", SOUND)]) as harness:
+        await harness.send("go")
+
+    assert {"huge", "wide", "odd", "good"} & set(model.requests[0].tool_names) == {"good"}
+    said = "its tool huge is withheld: model services do not accept its parameters: with its description it has 350,"
+    assert any(said in line and " characters, over 64,000. " in line for line in harness.log_lines)
+
+
 async def test_a_pattern_that_backtracks_without_end_is_stopped() -> None:
     slow = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
     tool, model = FakeTool("slow", "", slow), FakeProvider(calls("slow", x="a" * 40 + "!"), says("so be it"))

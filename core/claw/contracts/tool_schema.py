@@ -19,7 +19,7 @@ from claw.i18n import t
 Read = Callable[[dict[str, Any]], dict[str, Any]]
 
 _MOST_ERRORS = 5
-_MOST_NODES = 20_000
+_MOST_NODES, _MOST_CHARS = 20_000, 64_000  # about 16,000 tokens, in each request
 _OPEN = frozenset(
     ("additionalProperties", "patternProperties", "unevaluatedProperties", "anyOf", "oneOf", "allOf", "$ref")
 )
@@ -201,8 +201,8 @@ _VALUES: dict[str, Any] = {
 _Keywords = TypedDict("_Keywords", _VALUES, total=False)  # type: ignore[misc]
 
 
-def schema_problem(schema: Any) -> str:
-    """Return why the parameters of a tool are no JSON Schema of an object; empty when they are.
+def schema_problem(schema: Any, description: str = "") -> str:
+    """Return why the parameters of a tool are no JSON Schema of an object, or too large with its description; or empty.
 
     One such tool makes a model service refuse the whole request. Facts: JSON Schema 2020-12; the references of OpenAI,
     Anthropic, Google and Mistral want an object at the top, and resolve no reference outside of the schema.
@@ -220,6 +220,14 @@ def schema_problem(schema: Any) -> str:
         pending += _parts(place, node)
         if len(pending) > _MOST_NODES:
             return t("it has more than {count} parts", count=_MOST_NODES)
+    try:
+        size = len(description) + len(json.dumps(dict(schema)))
+    except (TypeError, ValueError) as why:
+        return t("it is not JSON: {why}", why=why)
+    if size > _MOST_CHARS:
+        return t(
+            "with its description it has {size:,} characters, over {most:,}", size=size, most=_MOST_CHARS
+        )
     return ""
 
 

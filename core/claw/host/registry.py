@@ -2,7 +2,6 @@
 
 import dis
 import inspect
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -121,7 +120,6 @@ def _answers(problem_of: Callable[[Tool], object], tools: Sequence[Tool]) -> lis
 
 
 TOOLS_OF_ONE_PLUGIN = 500
-SCHEMA_CHARS = 64_000
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _COMMAND_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
@@ -221,13 +219,6 @@ def _check_tools(tools: Sequence[Any]) -> None:
     for tool in tools:
         if not isinstance(tool.name, str) or not _TOOL_NAME.fullmatch(tool.name.strip()):
             raise ValueError(f"a tool is named {tool.name!r}: use letters, digits, _ and -, at most 64")
-        try:
-            size = len(json.dumps(dict(tool.parameters)))
-        except (TypeError, ValueError) as why:
-            raise ValueError(f"the parameters of tool {tool.name} are not JSON: {why}") from None
-        if size > SCHEMA_CHARS:
-            taken = f"take {size} characters, {SCHEMA_CHARS} are the most"
-            raise ValueError(f"the parameters of tool {tool.name} {taken}")
 
 
 def check_manifest(manifest: Manifest | None, answers: Mapping[str, Sequence[Any]]) -> None:
@@ -262,7 +253,10 @@ def tool_problems(tools: Sequence[Tool], lines: Sequence[ToolDeclaration] | None
     withheld = "its tool {tool} is withheld: model services do not accept its parameters: {why}"
     bare_names = [one.name for one in tools if not str(one.description or "").strip()]
     other = {name: _differences(declared[name], provided[name]) for name in declared.keys() & provided.keys()}
-    unsound = {one.name: schema_problem(one.parameters) for one in (tools if lines is None else lines)}
+    unsound = {
+        one.name: schema_problem(one.parameters, one.description)
+        for one in (tools if lines is None else lines)
+    }
     found = [
         *((twice, "its author must remove one", name) for name, times in count.items() if times > 1),
         *((bare, "its author must describe it", name) for name in bare_names),

@@ -54,6 +54,7 @@ def tool_fact(
     name = normalise_tool_name(tool.name)
     chosen = (to for given, to in suppliers.items() if normalise_tool_name(given) == name)
     handed = normalise_tool_name(next(chosen, ""))
+    problem = schema_problem(tool.parameters, tool.description)
     is_core = name in CORE_TOOLS and (normalise_tool_name(plugin) == handed if handed else first_party)
     return ToolFact(
         name=tool.name,
@@ -63,8 +64,8 @@ def tool_fact(
         owner_only=tool.owner_only,
         assigned_to="" if normalise_tool_name(plugin) == handed else handed,
         missing_setting=lacks,
-        schema_problem=schema_problem(tool.parameters),
-        tokens=definition_tokens(tool.name, tool.description, tool.parameters),
+        schema_problem=problem,
+        tokens=0 if problem else definition_tokens(tool.name, tool.description, tool.parameters),
     )
 
 

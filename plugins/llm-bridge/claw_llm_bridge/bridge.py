@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import json
+import logging
 import queue
 import threading
 from collections import OrderedDict
@@ -11,11 +12,13 @@ from importlib.metadata import EntryPoint, distribution
 from typing import Any
 
 from claw import Image, Text, Tool, ToolContext, ToolError, ToolResult
+from claw_tool_sdk import tool_shares
 
 from claw_llm_bridge import inspection
 from claw_llm_bridge.catalogue import BridgeSettings, LlmPlugin, LlmTool
 from claw_llm_bridge.repair import commands
 
+_log = logging.getLogger(__name__)
 _BOXES = 64
 """Maximum number of open toolboxes; the least recently used is closed first."""
 
@@ -157,9 +160,17 @@ class Bridge:
 
 def tools_of(plugins: Iterable[LlmPlugin], settings: BridgeSettings) -> list[Tool]:
     """Return every tool of these plugins, optional, named after its plugin."""
-    bridge = Bridge(settings)
+    bridge, known = Bridge(settings), {(plugin.name, plugin.entry): plugin for plugin in plugins}
+    shares = tool_shares({key: len(plugin.tools) for key, plugin in known.items()})
+    for key, most in shares.items():
+        if most < (count := len(known[key].tools)):
+            _log.warning(
+                "llm-bridge: %s has %d tools, and the first %d of them are used", key[0], count, most
+            )
     return [
-        _tool(bridge, plugin, line, settings.timeout_seconds) for plugin in plugins for line in plugin.tools
+        _tool(bridge, plugin, line, settings.timeout_seconds)
+        for key, plugin in known.items()
+        for line in plugin.tools[: shares[key]]
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from claw import HttpClients, PluginConfig, t
-from claw.runtime import load_setup
+from claw.runtime import definition_tokens, load_setup
 from claw_tool_sdk import changed_files
 
 from claw_llm_bridge.catalogue import BridgeSettings, LlmPlugin, PluginCatalogue
@@ -41,7 +41,8 @@ def _rows(*, checked: bool = False) -> list[dict[str, Any]]:
     catalogue = PluginCatalogue(config.state_dir, config.plugin(BridgeSettings), config.environ)
     if find_spec("llm") is None:
         why = t("llm is not installed (the extra claw-llm-bridge[llm])")
-        return [{"name": "llm", "version": "", "tools": [], "why": why, "run": [install_words("llm >=0.26")]}]
+        run = [install_words("llm >=0.26")]
+        return [{"name": "llm", "version": "", "tools": [], "tokens": 0, "why": why, "run": run}]
     plugins, _ = catalogue.current(refresh=True)
     return [row for plugin in plugins for row in (_row(plugin, checked),) if row["tools"] or row["why"]]
 
@@ -66,7 +67,11 @@ def _row(plugin: LlmPlugin, checked: bool) -> dict[str, Any]:
         why = t("it registers no tools; some plugins do so only when a variable is set")
         run = ["claw config set 'plugins.entries.llm-bridge.config.envAllow[]' VARIABLE"]
     tools = [plugin.full_name(line) for line in plugin.tools]
-    return {"name": plugin.name, "version": plugin.version, "tools": tools, "why": why, "run": run}
+    tokens = sum(
+        definition_tokens(plugin.full_name(line), line.description, line.parameters) for line in plugin.tools
+    )
+    about = {"name": plugin.name, "version": plugin.version, "tools": tools, "tokens": tokens}
+    return {**about, "why": why, "run": run}
 
 
 def _changed(name: str) -> list[str]:
@@ -85,6 +90,8 @@ def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
         typer.echo(f"{row['name']} {row['version']}".rstrip())
         for tool in row["tools"]:
             typer.echo(f"    {tool}")
+        if row["tools"]:
+            typer.echo("    " + t("about {count:token|tokens} in each request", count=row["tokens"]))
         if row["why"]:
             typer.echo(f"    ! {row['why']}")
         for command in row["run"]:

@@ -10,14 +10,23 @@ from typing import Annotated, Any
 
 import typer
 from claw import ClawError, ConfigError, HttpClients, PluginConfig, UsageError, nearest, t
-from claw.runtime import AsJson, Config, command_host, document, load_setup, printable, with_label
+from claw.runtime import (
+    AsJson,
+    Config,
+    command_host,
+    definition_tokens,
+    document,
+    load_setup,
+    printable,
+    with_label,
+)
 from claw_config_sdk import file_of, set_value, unset_value
 
 from claw_mcp import start
 from claw_mcp.environment import SERVERS, install_server, remove_server
 from claw_mcp.fleet import Fleet
 from claw_mcp.login import log_in
-from claw_mcp.offers import full_name
+from claw_mcp.offers import full_name, known_names
 from claw_mcp.plugin_servers import read_settings
 from claw_mcp.prompts import Arguments, Prompt, prompt_text
 from claw_mcp.record import ServerRecord
@@ -147,6 +156,7 @@ def _connect(
         record = fleet.record(name)
         if name not in failed:
             typer.echo(with_label(name, t(_COUNTED, **_counts(record))))
+            typer.echo("  " + t("about {count:token|tokens} in each request", count=_tokens(name, record)))
             if settings.servers[name].plugin and record.visible:
                 tool = full_name(name, record.visible[0].name)
                 said = t(
@@ -351,7 +361,8 @@ def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
 def _refreshed(name: str, record: ServerRecord, failure: Any) -> dict[str, Any]:
     return {
         "name": name, "tools": [offer.name for offer in record.visible],
-        "waiting": [offer.name for offer, _ in record.withheld], "error": _sentence(failure) if failure else "",
+        "waiting": [offer.name for offer, _ in record.withheld], "tokens": _tokens(name, record),
+        "error": _sentence(failure) if failure else "",
     }  # fmt: skip
 
 
@@ -401,7 +412,8 @@ def _row(name: str, settings: McpSettings, fleet: Fleet) -> dict[str, Any]:
         "known": record.known,
         "login": "needed" if record.needs_login else "done" if login and login.read() else "",
         "why": str(server.config_fault(name) or record.why),
-        "tools": [full_name(name, offer.name) for offer in record.visible],
+        "tools": list(known_names({name: record.visible})),
+        "tokens": _tokens(name, record),
         "withheld": [{"name": full_name(name, offer.name), "why": why} for offer, why in record.withheld],
     }
 
@@ -412,6 +424,12 @@ def _state(name: str, settings: McpSettings, fleet: Fleet) -> tuple[str, dict[st
         return "disabled", {}
     record = fleet.record(name)
     return (_COUNTED, _counts(record)) if record.known else ("not reached yet", {})
+
+
+def _tokens(name: str, record: ServerRecord) -> int:
+    """Return the tokens that the tools of a server take in each request."""
+    named = known_names({name: record.visible})
+    return sum(definition_tokens(full, one.description, one.parameters) for full, (_, one) in named.items())
 
 
 def _counts(record: ServerRecord) -> dict[str, int]:

@@ -1,6 +1,8 @@
 """Environments of Python MCP servers: a venv for each, so that its packages meet neither claw's nor another's."""
 
 import json
+import platform
+import re
 import shutil
 import subprocess
 import venv
@@ -56,6 +58,12 @@ def _pip_install(folder: Path, package: str, environ: Mapping[str, str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as why:
         raise ClawError("{package} cannot be installed: {why}", package=package, why=why) from None
     if done.returncode:
+        if needed := re.findall(r"Requires-Python ([^;\n]+)", done.stderr):
+            problem, version = (
+                "{package} needs Python {needed}, and this is Python {version}",
+                platform.python_version(),
+            )
+            raise ClawError(problem, package=package, needed=needed[-1], version=version)
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         said = next((line for line in reversed(lines) if line.startswith("ERROR")), "".join(lines[-1:]))
         why = said.removeprefix("ERROR:").strip()

@@ -1,13 +1,15 @@
 """All configured servers: their tools from the records, and the calls to them."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from claw import ClawError, Text, Tool, ToolContext, ToolError, ToolResult
+from claw import ClawError, Text, Tool, ToolContext, ToolError, ToolResult, t
+from claw_tool_sdk import tool_shares
 
 from claw_mcp import offers, sdk
 from claw_mcp.connection import ServerConnection, Unreachable, pages
@@ -31,6 +33,7 @@ _WAIT_SECONDS = 3600.0
 """Maximum time that a server waits for a person or a model during a call, which does not count towards its own limit."""
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 Request = Callable[[Any], Awaitable[ToolResult | str]]
 
 
@@ -73,9 +76,13 @@ class Fleet:
     def tools(self) -> list[Tool]:
         """Return every tool that is known and accepted."""
         visible = {name: self.record(name).visible for name in self.servers}
-        return [
-            self._tool(full, server, offer) for full, (server, offer) in offers.known_names(visible).items()
-        ]
+        shares = tool_shares({name: len(its) for name, its in visible.items()})
+        for name, most in shares.items():
+            if most < (count := len(visible[name])):
+                text = "the MCP server {name} has {count} tools, and the first {most} of them are used"
+                _log.warning(t(text, name=name, count=count, most=most))
+        used = {name: its[: shares[name]] for name, its in visible.items()}
+        return [self._tool(full, server, offer) for full, (server, offer) in offers.known_names(used).items()]
 
     def unreached(self) -> list[str]:
         """Return the servers that were never reached and are due for an attempt, with exponential backoff. A server

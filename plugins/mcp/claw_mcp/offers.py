@@ -74,16 +74,17 @@ def all_offers(tools: Iterable[Any], *, resources: bool, prompts: bool) -> tuple
     return (*own, *(offer for offer in more if offer.name not in names))
 
 
-def full_name(server: str, name: str) -> str:
-    """Return ``server__tool``, in characters that every model service accepts; a truncated name, and one with other
-    letters than ASCII has, ends in a digest.
+def full_name(server: str, name: str, *, distinct: bool = False) -> str:
+    """Return ``server__tool``, in characters that every model service accepts. A truncated name, and one with letters of
+    other scripts, ends in a digest.
+
+    :param distinct: with a digest in any case: another tool has the name without it.
     """
-    written = f"{server}__{name}"
-    whole = re.sub(r"[^A-Za-z0-9_-]", "_", written)
-    if len(whole) <= NAME_CHARS and written.isascii():
+    given = f"{server}__{name}"
+    whole = re.sub(r"[^A-Za-z0-9_-]", "_", given)
+    if len(whole) <= NAME_CHARS and given.isascii() and not distinct:
         return whole
-    digest = hashlib.sha256((whole if written.isascii() else written).encode(errors="replace")).hexdigest()
-    return f"{whole[: NAME_CHARS - 9]}_{digest[:8]}"
+    return f"{whole[: NAME_CHARS - 9]}_{hashlib.sha256(given.encode(errors='replace')).hexdigest()[:8]}"
 
 
 def result_of(answer: Any) -> ToolResult:
@@ -153,9 +154,13 @@ def _resource(part: Any) -> Text | Image:
 
 
 def known_names(offers: Mapping[str, Iterable[Offer]]) -> dict[str, tuple[str, Offer]]:
-    """Map full names to server and offer. The first of two equal names is used."""
+    """Map full names to server and offer. Of two offers with one name, the first is used."""
     named: dict[str, tuple[str, Offer]] = {}
     for server, its in offers.items():
+        first = dict[str, Offer]()
         for offer in its:
-            named.setdefault(full_name(server, offer.name), (server, offer))
+            first.setdefault(offer.name, offer)
+        for name, offer in first.items():
+            full = full_name(server, name)
+            named[full_name(server, name, distinct=True) if full in named else full] = (server, offer)
     return named

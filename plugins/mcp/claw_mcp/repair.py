@@ -14,6 +14,7 @@ from pathlib import Path
 from claw_tool_sdk import changed_files, pip_command
 
 _NO_MODULE = re.compile(r"No module named '(\w+)|No package metadata was found for (\w+)")
+_API_ERROR = re.compile(r"(Attribute|Import|Type)Error\b")
 _FILE = re.compile(r'File "([^"]+)"')
 
 
@@ -61,7 +62,25 @@ def commands(program: str, args: Sequence[str], said: Sequence[str]) -> list[str
     ]
     if any(not list(home.packages.glob(f"{name}*")) for name in missing):
         return [install_words(home.python, f"{main.name}=={main.version}")]
+    if any(_API_ERROR.match(line) for line in said) and (older := _older_library(home, main)):
+        return [install_words(home.python, older)]
     return []
+
+
+def _older_library(home: ServerEnvironment, main: Distribution) -> str:
+    """Return the requirement of an MCP library that a server was written for; empty when the installed one is it.
+
+    Most servers of 2024 and 2025 require ``mcp`` without an upper bound, and cannot be imported with its version 2
+    (its exception and the decorators of its server class are gone).
+    """
+    for library in distributions(name="mcp", path=[str(home.packages)]):
+        major = int(library.version.partition(".")[0])
+        for line in main.requires or ():
+            if found := re.match(r"mcp(\[[\w,]*\])?(?![\w.-])([^;]*)", line):
+                lower = re.search(r">=?\s*(\d+)", found[2])
+                if not re.search("<|==|~=", found[2]) and (int(lower[1]) if lower else 1) < major:
+                    return f"mcp<{major}"
+    return ""
 
 
 def home_of(program: Path) -> ServerEnvironment | None:

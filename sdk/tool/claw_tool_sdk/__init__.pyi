@@ -20,5 +20,8 @@ from claw_tool_sdk.packages import (
     changed_files as changed_files,
     pip_command as pip_command,
 )
+from claw_tool_sdk.tool_limit import (
+    tool_shares as tool_shares,
+)
 
 __all__: list[str]

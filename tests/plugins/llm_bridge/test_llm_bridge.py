@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hashlib
 import importlib
+import re
 import sys
 import textwrap
 import threading
@@ -438,6 +439,7 @@ def test_the_list_shows_what_is_provided_and_what_to_type(
     checked = CliRunner().invoke(bridge_app, ["check"])
 
     assert "things__weigh" in listed.output
+    assert re.search(r"^    about 2\d\d tokens in each request$", listed.output, re.M)
     assert "! these toolboxes need settings: Vault (key)" in listed.output
     assert "run: claw config set plugins.entries.llm-bridge.config.toolboxes.Vault.key VALUE" in listed.output
     assert "install llm-tools-zzz==1.0" in checked.output

@@ -120,6 +120,17 @@ def test_a_package_that_pip_cannot_install_is_one_line_with_its_cause(home: Path
     assert not (home / "plugins/mcp/servers/clock").exists()
 
 
+def test_a_package_for_another_python_is_named_with_the_versions(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = wheel(tmp_path, "mcp-server-clock", "clock").name
+    page = tmp_path / "index.html"  # as an index says it, before pip fetches the wheel
+    page.write_text(f'<a href="{name}" data-requires-python="&gt;=3.99">{name}</a>')
+    monkeypatch.setenv("PIP_FIND_LINKS", str(page))
+    said = str(claw("install", "clock", "mcp-server-clock", "--yes").exception)
+    assert said.startswith("mcp-server-clock needs Python >=3.99, and this is Python 3.")
+
+
 def test_nobody_there_to_be_asked_means_no(home: Path, tmp_path: Path) -> None:
     done = claw("install", "clock", str(wheel(tmp_path, "mcp-server-clock", "mcp-server-clock")))
     assert "add --yes" in str(done.exception) and not (home / "plugins").exists()

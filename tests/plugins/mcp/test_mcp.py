@@ -437,6 +437,7 @@ class TestCommands:
         assert claw("remove", "more").exit_code == 0
         done = claw("add", "more", *words[2:], str(folder))
         assert (done.exit_code, "more: 11 tools, 0 withheld" in done.output) == (0, True)
+        assert re.search(r"^  about [3-9]\d\d tokens in each request$", done.output, re.M)
         assert json.loads((reached / "config.json").read_text())["mcpServers"] == {
             "more": {
                 "command": sys.executable,

@@ -96,6 +96,14 @@ def test_long_names_that_differ_only_at_their_end_stay_apart() -> None:
     assert full_name("s", long + "1") != full_name("s", long + "2")
 
 
+def test_names_of_another_script_or_with_another_sign_stay_apart() -> None:
+    offers = [Offer(name) for name in ("工具", "搜索", "a.b", "a b", "a.b")]
+    named = known_names({"s": offers})
+
+    assert [offer.name for _, offer in named.values()] == ["工具", "搜索", "a.b", "a b"]
+    assert list(named)[2] == "s__a_b" and all(re.fullmatch(r"s__[A-Za-z0-9_-]+", name) for name in named)
+
+
 def test_a_servers_own_tool_has_the_first_right_to_a_name() -> None:
     own = SimpleNamespace(
         name="resource_read", description="Mine.", title=None, input_schema={}, annotations=None

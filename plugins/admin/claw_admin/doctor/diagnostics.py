@@ -31,7 +31,7 @@ from claw.runtime import (
 )
 
 from claw_admin.doctor.state_tables import DeclaredTables
-from claw_admin.policy.tool_limits import limit_findings
+from claw_admin.policy.tool_limits import MANY_TOKENS, limit_findings
 
 HOOK = "register_diagnostics"
 SECONDS, ONLINE_SECONDS = 60.0, 600.0
@@ -178,7 +178,7 @@ def tool_findings(setup: Setup) -> Iterator[Finding]:
             yield Finding(
                 fact.supplier, "size", why, t("deny it if no agent needs it: tools.deny"), grave=False
             )
-    if len(facts) > _EVERY_SERVICE_TAKES:
+    if len(facts) > _EVERY_SERVICE_TAKES or sum(fact.tokens for fact in facts) > MANY_TOKENS:
         with suppress(ClawError):  # what keeps claw from starting is another finding
             yield from asyncio.run(limit_findings(setup))
 

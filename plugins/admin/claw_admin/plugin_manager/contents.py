@@ -43,17 +43,18 @@ def parts_of_plugins(
     wanted: InstallPlan, built: Path, installed: Sequence[InstalledPlugin]
 ) -> dict[str, str]:
     """Return the new distributions that are no plugins themselves → the id of the plugin that uses their entry points."""
-    users = {
-        group: one.id
-        for one in installed
-        for group in (one.manifest.capabilities.get("entryPoints", ()) if one.manifest else ())
-    }
     infos, used = {name: Distribution.at(path) for name, path in dist_info_folders(built).items()}, {}
     for pin in wanted.fetched:
-        groups = {entry.group for entry in infos[pin.name].entry_points} if pin.name in infos else set()
-        if GROUP not in groups and (plugin := next((users[one] for one in users if one in groups), "")):
+        if pin.name in infos and (plugin := user_of(infos[pin.name], installed)):
             used[pin.name] = plugin
     return used
+
+
+def user_of(part: Distribution, installed: Sequence[InstalledPlugin]) -> str:
+    """Return the id of the plugin that uses the entry points of a distribution; empty: none, or it is a plugin itself."""
+    groups = {entry.group for entry in part.entry_points}
+    users = (one.id for one in installed if not groups.isdisjoint(_groups_in_use([one])))
+    return "" if GROUP in groups else next(users, "")
 
 
 def _groups_in_use(installed: Sequence[InstalledPlugin]) -> Iterator[str]:

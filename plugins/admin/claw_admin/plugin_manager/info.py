@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 
 import typer
@@ -10,6 +11,7 @@ from claw.runtime import (
     IDLE,
     LOADED,
     AsJson,
+    PluginState,
     document,
     files_digest,
     plugin_data,
@@ -19,6 +21,8 @@ from claw.runtime import (
 )
 
 from claw_admin.doctor.hooks import loaded_plugins
+from claw_admin.plugin_manager.contents import user_of
+from claw_admin.plugin_manager.new_plugins import part_lines
 
 _LABELS = {
     "mend": "fix", "promptSections": "prompt sections", "env": "environment variables", "mcpServers": "MCP servers",
@@ -31,7 +35,8 @@ def info(plugin: str, as_json: AsJson = False) -> None:
     """Show the details of one plugin. A plugin in use is loaded, to show the order of its contributions."""
     found = {state.id: state for state in plugin_states() if not state.found.rival}
     if plugin not in found:
-        raise unknown_plugin_error(plugin, found)
+        _show_part(plugin, found, as_json)
+        return
     hooks, states = loaded_plugins(plugin) if found[plugin].state in (LOADED, IDLE) else ([], {})
     contributions = _contributions(plugin, hooks)
     after, *unused = (one for one in plugin_states() if one.id == plugin)  # it may have failed just now
@@ -54,6 +59,25 @@ def info(plugin: str, as_json: AsJson = False) -> None:
         if one["slot"]:
             line += f", plugins.slots.{one['slot']}: {choice}"
         typer.echo(line if one["slot"] or one["inForce"] else f"{line}, {choice}")
+
+
+def _show_part(name: str, found: dict[str, PluginState], as_json: bool) -> None:
+    """Show a distribution that is no plugin, and whose entry points an installed plugin uses.
+
+    :raises UsageError: there is no such distribution, or no plugin uses it.
+    """
+    try:
+        part = distribution(name)
+    except PackageNotFoundError:
+        raise unknown_plugin_error(name, found) from None
+    user = user_of(part, [state.found for state in found.values()])
+    if not user:
+        raise unknown_plugin_error(name, found)
+    if as_json:
+        about = {"distribution": part.name, "version": part.version, "usedBy": user}
+        document("pluginPart", {**about, "state": found[user].shown})
+        return
+    typer.echo("\n".join(part_lines(f"{part.name} {part.version}", found[user])))
 
 
 def _shown(key: str, value: Any) -> str:

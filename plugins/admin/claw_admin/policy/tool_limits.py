@@ -9,6 +9,10 @@ from claw_config_sdk import Scenario
 
 from claw_admin.policy.judged_run import judge_scenario, model_of
 
+MANY_TOKENS = 20_000
+"""Of the tools of a run: a tenth of the context of the usual models, paid with each request."""
+_NAMED = 3
+
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
@@ -48,9 +52,22 @@ def tools_left_out(app: App, judged: Judgement) -> Iterator[LeftOut]:
             yield LeftOut(model_of(one), limit, names[limit:], len(names))
 
 
+def cost_text(judged: Judgement) -> str:
+    """Return a sentence about tools that take many tokens of each request; empty when they take fewer."""
+    facts = sorted((judged.facts[at] for at in judged.positions), key=lambda fact: -fact.tokens)
+    total = sum(fact.tokens for fact in facts)
+    if total < MANY_TOKENS:
+        return ""
+    most = ", ".join(f"{fact.name} ({fact.tokens:,})" for fact in facts[:_NAMED])
+    text = "the tools take about {tokens} tokens of each request, most of them {most}"
+    return t(text, tokens=f"{total:,}", most=most)
+
+
 async def limit_findings(setup: Setup) -> list[Finding]:
-    """Find the models of the default agent that do not get all tools of a run at the terminal."""
+    """Find models of the default agent that do not get all tools of a run at the terminal, and tools that cost much."""
     async with App(setup, log=lambda line: None) as app:
-        found = tools_left_out(app, judge_scenario(Scenario(), app.runtime))
+        judged = judge_scenario(Scenario(), app.runtime)
+        texts = [(one.model, one.text) for one in tools_left_out(app, judged)]
+        texts += [("tools", text)] if (text := cost_text(judged)) else []
         fix = t("make the list shorter with tools.deny; claw tools list shows the order")
-        return [Finding(one.model, "tools", one.text, fix, grave=False) for one in found]
+        return [Finding(about, "tools", text, fix, grave=False) for about, text in texts]

@@ -27,7 +27,7 @@ from claw_config_sdk import Scenario, probe_message, takes_scenario
 from claw_admin.policy.explain import Explanation, JudgedTools, explain_tool
 from claw_admin.policy.explanation_text import explanation_data, verify_tool
 from claw_admin.policy.judged_run import judge_scenario, run_data, unmatched_words
-from claw_admin.policy.tool_limits import LeftOut, tools_left_out
+from claw_admin.policy.tool_limits import LeftOut, cost_text, tools_left_out
 
 
 @takes_scenario()
@@ -50,8 +50,8 @@ def list_(
     if others and not all_:
         more = t("{count:more is|more are} not available to this run: claw tools list --all", count=others)
         typer.echo(more, err=True)
-    for one in left:
-        typer.echo(with_label(t("note"), one.text), err=True)
+    for text in filter(None, (*(one.text for one in left), cost_text(judged))):
+        typer.echo(with_label(t("note"), text), err=True)
 
 
 async def _explained(scenario: Scenario, all_: bool) -> tuple[Judgement, list[Explanation], list[LeftOut]]:
