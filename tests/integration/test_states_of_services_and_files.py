@@ -344,8 +344,8 @@ def gateway_stopped(machine: Forked) -> None:
 BUDGET = {"budgets": {"all": {"tokens": 100_000}}}
 NOT_AN_ADDRESS = "providers.openai.baseUrl: this is not an HTTP address"
 NO_TOKEN = "channels.telegram.botToken: the bot has no token"
-NO_PROGRAM = "MCP server one could not be reached: the program /no/such is not there"
-NOT_THERE = "MCP server one could not be reached: the program \\S+/server is not there"
+NO_PROGRAM = "mcpServers.one.command: the program /no/such is not there"
+NOT_THERE = "mcpServers.one.command: the program \\S+/server is not there"
 NO_SDK = "MCP server one could not be reached: the MCP SDK is not installed"
 
 REMOVED = {"mcpServers": {"one": {"command": "~/server"}}, **KEY}
@@ -604,6 +604,7 @@ STATES: dict[str, World] = {
     ),
     "the MCP server cannot start": World(
         {
+            VALIDATE: cell(f"problem: .*{NO_PROGRAM}", code=1),
             DOCTOR: cell(f"problem: .*{NO_PROGRAM}", code=1),
             "mcp list": cell("^one  not reached yet", NO_PROGRAM),
             LISTED: may(f"^mcp .*{NO_PROGRAM}"),
