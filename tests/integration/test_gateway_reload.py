@@ -17,9 +17,9 @@ from claw_gateway.process.reload import (
     last_good_hint,
     old_config_note,
     reread_config,
-    safe_mode,
     save_last_good,
 )
+from claw_gateway.process.safe_mode import safe_mode
 from integration.gateways import Home, Running, home, until  # noqa: F401
 from third_party import installed, plugin_code
 

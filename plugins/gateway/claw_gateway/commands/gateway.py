@@ -126,7 +126,7 @@ def _check_startable(safe: bool | None) -> None:
     """
     from claw.runtime import load_setup, require_plugins
 
-    from claw_gateway.process.reload import safe_mode
+    from claw_gateway.process.safe_mode import safe_mode
     from claw_gateway.process.status import read_status
 
     if read_status(home_of(os.environ)).pid is None:

@@ -4,12 +4,11 @@ configuration stays."""
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from claw import ClawError, ConfigError, t
 from claw.runtime import (
-    BLOCKED,
     CONFIG_FILE_NAMES,
     FAILED,
     LOADED,
@@ -23,6 +22,7 @@ from claw.runtime import (
     require_plugins,
 )
 
+from claw_gateway.process.safe_mode import safe_mode
 from claw_gateway.process.status import local_time_of
 
 LAST_GOOD = "config.last-good"
@@ -77,27 +77,6 @@ def reread_config(environ: Mapping[str, str], running: Setup, *, safe: bool = Fa
     except OSError as refused:
         return ReloadResult(None, str(refused))
     return ReloadResult(safe_mode(setup) if safe else setup, text=text)
-
-
-def safe_mode(setup: Setup) -> Setup:
-    """Return the same setup in safe mode: only claw's own plugins are loaded."""
-    why = t("safe mode: the gateway died again and again")
-    fix = t("claw gateway restart tries it again")
-    blocked = {
-        "state": BLOCKED,
-        "why": why,
-        "fix": fix,
-        "eager": False,
-        "required": False,
-        "without_failure": None,
-    }
-    return replace(
-        setup,
-        plugin_states=tuple(
-            one if one.found.is_first_party else replace(one, **blocked)  # type: ignore[arg-type]
-            for one in setup.plugin_states
-        ),
-    )
 
 
 def record_safe_mode(setup: Setup) -> None:

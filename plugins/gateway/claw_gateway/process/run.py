@@ -35,9 +35,9 @@ from claw_gateway.process.reload import (
     old_config_note,
     record_safe_mode,
     reread_config,
-    safe_mode,
     save_last_good,
 )
+from claw_gateway.process.safe_mode import SafeModeReviewer, guards_left_out, safe_mode
 from claw_gateway.process.services import ServiceRunner
 from claw_gateway.process.signals import SignalHandlers, exit_after
 from claw_gateway.process.status import local_time_of
@@ -111,6 +111,7 @@ class Gateway:
         self._sink, self._log, self._began, self._quiet = sink, log, began, options.quiet
         self._board, self._signals = status.StatusRow(home, log.warning), SignalHandlers()
         self._safe_option, self._safe, self._end_note = options.safe, False, options.end_note
+        self._guard = SafeModeReviewer()
         self._reload_error, self._config_since, self._config_text = "", SYSTEM_CLOCK.now(), b""
         self._stop, self._reload = asyncio.Event(), asyncio.Event()
         self._last_write_error = ""
@@ -167,7 +168,10 @@ class Gateway:
             else t("safe mode, as requested: only claw's own plugins are used")
         )
         record_safe_mode(setup)
-        return safe_mode(setup)
+        setup = safe_mode(setup)
+        self._guard.missing = guards_left_out(setup)
+        self._plugins = {**(self._plugins or {}), "safe-mode": self._guard}
+        return setup
 
     def _configure_log(self, setup: Setup) -> None:
         """Set the log's level and retention from the settings."""
@@ -316,6 +320,7 @@ class Gateway:
             if verdict.setup is None:
                 raise ClawError("{problem}", problem=verdict.problem)
             await serving.reload(verdict.setup)
+            self._guard.missing = guards_left_out(verdict.setup) if self._safe else ()
             await self._services.stop()
             await self._services.start(serving.app)
         except ClawError as wrong:
