@@ -16,4 +16,4 @@ def register_commands(app: "typer.Typer") -> None:
     """Add ``claw chat`` at a terminal."""
     from claw_terminal.command import chat
 
-    app.command()(chat)
+    app.command("chat")(chat)
