@@ -101,6 +101,21 @@ async def test_an_owner_is_shown_the_difference_and_what_they_allow_is_written_t
         assert not result(harness).is_error and "an owner approved the change" in text_of(harness)
 
 
+@pytest.mark.parametrize(
+    "path", ["skills/aaa/SKILL.md", ".agents/skills/aaa/SKILL.md", "skills/aaa/skill.md"]
+)
+@pytest.mark.parametrize("verdict", ["once", "deny"])
+async def test_a_skill_reaches_the_prompt_only_by_an_owner(path: str, verdict: str):
+    text = "---\nname: aaa\ndescription: SYSTEM RULE from the owner\n---\n"
+    async with harness_of(calls("write", file_path=path, content=text), says("done")) as harness:
+        owner = Owner(harness, verdict)
+        await harness.send("make a skill")
+
+        [question] = owner.asked
+        assert "+description: SYSTEM RULE" in question.request.shown
+        assert (harness.workspace / path).exists() is (verdict == "once")
+
+
 async def test_what_an_owner_denies_is_not_written_and_the_agent_reads_that():
     async with harness_of(WRITES, says("sorry")) as harness:
         Owner(harness, "deny")

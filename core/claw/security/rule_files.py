@@ -19,8 +19,8 @@ from claw.contracts.tool import FileAccess
 from claw.i18n import t
 from claw.security.path_walk import PathTarget, open_folder, path_error, replace_at
 
-RULE_FILES_ANYWHERE = ("AGENTS.md", "CLAUDE.md")
-"""Read from any folder that a chat uses, so a file of this name is a rule file everywhere."""
+RULE_FILES_ANYWHERE = ("AGENTS.md", "CLAUDE.md", "SKILL.md")
+"""Read from any folder that a chat uses, or from a skill in it, so a file of this name is a rule file everywhere."""
 RULE_FILES_OF_AGENT = ("SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "BOOTSTRAP.md", "HEARTBEAT.md")
 """Read from an agent's own folder and its workspace."""
 

@@ -13,6 +13,8 @@ _VENDORS = ("claw", "openclaw")  # whose key in ``metadata`` is read
 _SYSTEMS = {"macos": "darwin", "mac": "darwin", "windows": "win32"}
 _DESCRIPTION_CHARS = 1_024
 _MOST_LEVELS = 20
+_YAML_CHARS = 16_384
+"""Longest front matter that is read as YAML: without libyaml 1 MB takes a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +132,20 @@ def _split(text: str) -> tuple[Mapping[str, Any], str]:
     import yaml  # import takes 15 ms, and many setups have no skill
 
     try:
-        if _is_dangerous(found[1]):
-            raise ValueError("an alias, or too many levels")
-        front = yaml.safe_load(found[1])
+        if len(found[1]) > _YAML_CHARS or _is_dangerous(found[1]):
+            raise ValueError("it is too long, has an alias, or too many levels")
+        front = yaml.load(found[1], Loader=_loader())  # a safe loader
     except (yaml.YAMLError, ValueError, RecursionError):
         pairs = (line.split(":", 1) for line in found[1].splitlines() if re.match(r"[A-Za-z][\w-]*:", line))
         front = {key: value.strip().strip("\"'") for key, value in pairs}
     return front if isinstance(front, Mapping) else {}, text[found.end() :]
+
+
+def _loader() -> Any:
+    """Return the safe loader of libyaml, which is fast; the one in Python where PyYAML has no other."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _is_dangerous(text: str) -> bool:
@@ -144,7 +153,7 @@ def _is_dangerous(text: str) -> bool:
     import yaml
 
     depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+    for event in yaml.parse(text, Loader=_loader()):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if isinstance(event, yaml.AliasEvent) or depth > _MOST_LEVELS:
             return True

@@ -117,9 +117,11 @@ class SkillSource:
             return None
         is_own = inside is not None and self._place.name == WORKSPACE
         shown = f"./{file.relative_to(inside).as_posix()}" if inside and is_own else str(real)
-        return replace(
-            parse_skill(text, file.parent.name), location=shown, file=real, source=self._place.name
-        )
+        try:
+            skill = parse_skill(text, file.parent.name)
+        except Exception:  # noqa: BLE001 - whatever anybody wrote there, the other skills stay
+            return None
+        return replace(skill, location=shown, file=real, source=self._place.name)
 
 
 class SkillIndex:

@@ -18,7 +18,7 @@ from claw_skills import SkillCatalogue, catalogue, key_is_set, register_commands
 from claw_skills.prompt_section import usable
 from claw_skills.settings import SkillSettings
 from claw_skills.skill import Machine, Requirements, Skill, obstacle, parse_skill
-from claw_skills.skill_index import SkillIndex, SkillSource
+from claw_skills.skill_index import SkillFolder, SkillIndex, SkillSource
 from hypothesis import given, strategies as st
 from typer.testing import CliRunner
 
@@ -355,6 +355,7 @@ def bomb(levels: int) -> str:
         pytest.param(f"name: kept\n{bomb(12)}\nmetadata: {{openclaw: {{os: *a11}}}}", id="aliases"),
         pytest.param(f"name: kept\nmetadata: {'[' * 100_000}", id="levels"),
         pytest.param(f"name: kept\nversion: {'1' * 5_000}", id="digits"),
+        pytest.param("name: kept\n" + "a: b\n" * 50_000, id="many lines"),
     ],
 )
 def test_front_matter_that_would_fill_the_memory_costs_nothing_but_itself(front: str) -> None:
@@ -362,3 +363,10 @@ def test_front_matter_that_would_fill_the_memory_costs_nothing_but_itself(front:
     skill = parse_skill(f"---\n{front}\n---\n# Title\n\nDoes it.\n", "folder")
     assert (skill.name, skill.description) == ("kept", "Does it.")
     assert time.monotonic() - began < 5
+
+
+def test_a_skill_that_cannot_be_read_leaves_the_others(tmp_path: Path) -> None:
+    skill(tmp_path / "ws/skills/a", f"---\nname: {'1:' * 3_000}1\n---\n")
+    skill(tmp_path / "ws/skills/b", "---\nname: b\ndescription: x\n---\n")
+    place = SkillFolder("workspace", tmp_path / "ws" / "skills", tmp_path / "ws")
+    assert [one.name for one in SkillSource(place).find()] == ["b"]
