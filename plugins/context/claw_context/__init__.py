@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 @hookimpl
 def register_context_engines(config: "PluginConfig") -> "Iterable[ContextEngine]":
     """Contribute the engine that summarises what has grown too long."""
+    import claw_config_sdk  # noqa: F401 - the engine imports it in a turn: without it, core's own engine is in use
+
     from claw_context.compacting import CompactingEngine
     from claw_context.shared import SharedState
 
