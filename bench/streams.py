@@ -59,8 +59,8 @@ async def serve(words: int) -> None:
     """Start all services, print their addresses as one line, and run until stdin is closed."""
     urls, running = {}, []
     for name, (service, _, _) in WIRES.items():
-        protocols = {path: Wordy(one, words) for path, one in service._protocols.items()}
-        wordy = type(service.__name__, (service,), {"_protocols": protocols})
+        protocols = {path: Wordy(one, words) for path, one in service.protocols.items()}
+        wordy = type(service.__name__, (service,), {"protocols": protocols})
 
         def reply(request: ReceivedRequest) -> ServiceReply:
             return ServiceReply(text="hello hello ")

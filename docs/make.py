@@ -43,6 +43,7 @@ from claw.policy.catalog import CORE_TOOLS
 from claw_admin.config_file.schema import add_owned_schemas
 from claw_admin.plugin_index.index_format import encode_index, index_of
 from claw_config_sdk import section_schema
+from pytest_claw.channel_base import WITHOUT
 
 HERE = Path(__file__).parent
 PUBLIC = {name: module for module in (claw_channel_sdk, claw_tool_sdk, claw) for name in module.__all__}
@@ -122,11 +123,44 @@ def testing() -> str:
             count = sum(test.startswith("test_") for test in dir(suite))
             given = "`make(folder)`" if hasattr(suite, "make") else f"`{_GIVEN[name]}`"
             rows.append(f"| [`{hook}`](hooks/{_page_of(hook)}) | `{name}` | {count} | {given} |")
-    rows += [
-        "\nEach page of a hook lists the checks of its suite. `claw.testing` runs a whole claw with fakes:"
-    ]
-    rows += ["[plugin guide](plugins.md#testing)."]
-    return "\n".join(rows) + "\n"
+    rows += [_OF_LESS]
+    rows += [f"| `{word}` | {lacks} |" for word, lacks in WITHOUT.items()]
+    return "\n".join([*rows, _OF_YOUR_OWN]) + "\n"
+
+
+_OF_LESS = """
+Each page of a hook lists the checks of its suite. `claw.testing` runs a whole claw with fakes:
+[plugin guide](plugins.md#testing).
+
+## A service that has less
+
+`ChannelSuite.without` names what your service lacks; the tests that need it are skipped, or ask for less. A service like
+IRC, or MQTT with QoS 0, has `without = ("ids", "redelivery", "answers")`. The channel still gives each inbound message an
+id of its own, and hands a refused one in again.
+
+| word | the service lacks |
+| --- | --- |"""
+_OF_YOUR_OWN = """
+## A protocol of your own
+
+`ProviderSuite` plays answers of services that speak HTTP with server-sent events. For another protocol, or a model in
+this process, subclass `OwnProtocolSuite`: it asks what holds for any answer.
+
+```python
+from pytest_claw import OwnProtocolSuite
+
+from claw_plugin_acme import Acme
+
+
+class TestAcme(OwnProtocolSuite):
+    model = "acme-1"
+
+    def make(self, folder):
+        return Acme()
+```
+
+For a fake of your service, override `provider(folder)`: an async context manager that starts it and yields the
+provider."""
 
 
 _GIVEN = {

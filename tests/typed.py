@@ -86,12 +86,12 @@ class Typed:
 
 
 class TypedGoogleService(GoogleService):
-    _protocols: ClassVar[Mapping[str, Any]] = dict.fromkeys(
-        GoogleService._protocols, Typed(google, google_request, google_answer)
+    protocols: ClassVar[Mapping[str, Any]] = dict.fromkeys(
+        GoogleService.protocols, Typed(google, google_request, google_answer)
     )
 
 
 class TypedMistralService(MistralService):
-    _protocols: ClassVar[Mapping[str, Any]] = dict.fromkeys(
-        MistralService._protocols, Typed(mistral, mistral_request, mistral_answer)
+    protocols: ClassVar[Mapping[str, Any]] = dict.fromkeys(
+        MistralService.protocols, Typed(mistral, mistral_request, mistral_answer)
     )

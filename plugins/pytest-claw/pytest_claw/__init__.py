@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_claw.message_filter import FilterSuite as FilterSuite
     from pytest_claw.middleware import MiddlewareSuite as MiddlewareSuite
     from pytest_claw.observer import ObserverSuite as ObserverSuite
+    from pytest_claw.own_protocol import OwnProtocolSuite as OwnProtocolSuite
     from pytest_claw.provider import ProviderSuite as ProviderSuite
     from pytest_claw.reviewer import ReviewerSuite as ReviewerSuite
     from pytest_claw.sandbox import SandboxSuite as SandboxSuite
@@ -50,6 +51,7 @@ _MODULES = {
     "MiddlewareSuite": "middleware",
     "ModelSelectorSuite": "selector",
     "ObserverSuite": "observer",
+    "OwnProtocolSuite": "own_protocol",
     "ProviderSuite": "provider",
     "ReviewerSuite": "reviewer",
     "SandboxSuite": "sandbox",

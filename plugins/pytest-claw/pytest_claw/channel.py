@@ -17,7 +17,7 @@ class ChannelSuite(InboundChecks, OutboundChecks, StreamingChecks, LifecycleChec
     :cvar limit_seconds: time limit for a message to come through, also after a lost connection.
     :cvar abort_seconds: time limit for a cancelled ``send`` to end.
     :cvar stop_seconds: time limit for a cancelled ``run`` to end.
-    :cvar without: features that the service lacks, whose tests are skipped: ``groups``, ``bots``,
-        ``acknowledgement``, ``credentials``. Missing methods of the channel need no entry: without ``stream``,
-        ``edit``, ``delete``, ``state`` their tests are skipped.
+    :cvar without: features that the service lacks, whose tests are skipped, or ask for less: words of ``WITHOUT``. A
+        service like IRC lacks ``ids``, ``redelivery`` and ``answers``. Missing methods of the channel need no entry:
+        without ``stream``, ``edit``, ``delete``, ``state`` their tests are skipped.
     """

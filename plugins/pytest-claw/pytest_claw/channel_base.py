@@ -9,6 +9,20 @@ import pytest
 
 from pytest_claw.channel_trial import ChannelTrial
 
+WITHOUT = {
+    "groups": "chats of several people",
+    "bots": "other bots that write",
+    "acknowledgement": "deliveries that the channel acknowledges",
+    "credentials": "a token or a password",
+    "ids": "ids of the messages that the channel sends",
+    "redelivery": "a second delivery of the same message",
+    "answers": "an answer to a message that is sent: whether it arrived is never known",
+    "connection": "a connection that the channel opens: the service, or each person, calls it",
+    "pushes": "a message that answers none: each belongs to one of a person, whose id is in `answers`",
+    "limits": "a maximum length of a message",
+}
+"""The words of ``ChannelSuite.without``, and what a service of each lacks."""
+
 
 class ChannelSuiteBase:
     """The settings of a suite; see :class:`pytest_claw.ChannelSuite`."""
@@ -34,6 +48,8 @@ class ChannelSuiteBase:
 
     def try_(self, trial: Callable[[ChannelTrial], Awaitable[None]]) -> None:
         """Run a trial in a place, and a loop, of its own."""
+        if unknown := ", ".join(set(self.without) - WITHOUT.keys()):
+            pytest.fail(f"without: {unknown}; it may name {', '.join(WITHOUT)}", pytrace=False)
 
         async def whole() -> None:
             async with self.place() as place:
@@ -48,4 +64,4 @@ class ChannelSuiteBase:
     def needs(self, what: str) -> None:
         """Skip the test if the service lacks the feature."""
         if what in self.without:
-            pytest.skip(f"the service has no {what}")
+            pytest.skip(f"the service lacks {WITHOUT[what]}")

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context, ContextVar, copy_context
+from itertools import count
 from typing import Any, Protocol
 
 import pytest
@@ -108,6 +109,7 @@ class ChannelTrial:
         self.place, self.suite = place, suite
         self.channel: Any = getattr(place, "channel", place)
         self.inbox = RecordingInbox()
+        self._questions, self._question = count(1), dict[str, Any]()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._context = copy_context()
         self._context.run(_of_channel.set, True)
@@ -196,13 +198,26 @@ class ChannelTrial:
             await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
         return [str(task.get_coro()) for task in tasks if not task.done()]
 
+    async def question(self) -> dict[str, Any]:
+        """Return the fields of a message that answers a person, who asks now if no question waits. Empty for a service in
+        which a channel may write unasked.
+        """
+        if "pushes" in self.suite.without and not self._question:
+            text = f"question {next(self._questions)}"
+            await self.does("says", text)
+            asked = await self.received(text)
+            self._question = {"address": asked.address, "answers": asked.message_id}
+        return self._question
+
     def outbound(self, text: str, key: str = "key-1", **more: Any) -> Outbound:
         """Return a message to send in the chat of the place, or at another ``address``."""
         return Outbound(key, more.pop("address", None) or self.place.address(), text, **more)
 
     async def send(self, text: str, key: str = "key-1", **more: Any) -> Receipt:
         """Send it; a send that does not end in time fails the test."""
-        receipt: Receipt = await self._in_time(self.channel.send(self.outbound(text, key, **more)), "send")
+        fields = {**await self.question(), **more}
+        receipt: Receipt = await self._in_time(self.channel.send(self.outbound(text, key, **fields)), "send")
+        self._question = {}
         return receipt
 
     async def deliver(self, text: str, key: str = "key-1") -> Receipt:
@@ -230,8 +245,9 @@ class ChannelTrial:
             )
         pytest.fail(f"{how}: send answered as if the service had taken it", pytrace=False)
 
-    async def finish(self, writer: Any, outbound: Outbound) -> Receipt:
+    async def finish(self, writer: Any, text: str) -> Receipt:
         """Finish a streaming reply as claw does: retry while the service only asks for a pause."""
+        outbound = self.outbound(text, **await self.question())
         for _ in range(8):
             try:
                 receipt: Receipt = await self._in_time(writer.finish(outbound), "finish")
@@ -240,6 +256,7 @@ class ChannelTrial:
                     raise
                 await asyncio.sleep(min(why.retry_after_seconds or 0.05, _LONGEST_PAUSE_SECONDS))
             else:
+                self._question = {}
                 return receipt
         pytest.fail("finish failed eight times", pytrace=False)
 

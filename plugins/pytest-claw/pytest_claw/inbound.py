@@ -37,6 +37,8 @@ class InboundChecks(ChannelSuiteBase):
         self.try_(trial)
 
     def test_a_message_delivered_twice_keeps_its_id(self) -> None:
+        self.needs("redelivery")
+
         async def trial(on: ChannelTrial) -> None:
             async with on.running() as inbox:
                 await on.does("says", "first")

@@ -17,6 +17,8 @@ class OutboundChecks(ChannelSuiteBase):
     """Checks of ``send``: one attempt for one message, and a correct report of its outcome."""
 
     def test_an_answer_is_cut_into_messages_that_fit(self) -> None:
+        self.needs("limits")
+
         async def trial(on: ChannelTrial) -> None:
             text = long_text(on.channel.limits)
             pieces = pieces_of(on, text)
@@ -29,8 +31,10 @@ class OutboundChecks(ChannelSuiteBase):
                 <= on.channel.limits.text_chars
             )
             assert words(shown) == words([text]), "words were lost or halved"
-            assert [len(receipt.message_ids) for receipt in receipts] == [1] * len(pieces)
-            assert len(shown) == len(pieces) == len({receipt.message_ids for receipt in receipts})
+            assert len(shown) == len(pieces)
+            if "ids" not in self.without:
+                assert [len(receipt.message_ids) for receipt in receipts] == [1] * len(pieces)
+                assert len(pieces) == len({receipt.message_ids for receipt in receipts})
 
         self.try_(trial)
 
@@ -49,6 +53,8 @@ class OutboundChecks(ChannelSuiteBase):
         self.try_(trial)
 
     def test_a_permanent_refusal_is_not_to_be_repeated(self) -> None:
+        self.needs("answers")
+
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 why = await on.refusal("refused")
@@ -60,6 +66,8 @@ class OutboundChecks(ChannelSuiteBase):
         self.try_(trial)
 
     def test_a_rate_limit_gives_the_pause(self) -> None:
+        self.needs("answers")
+
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 why = await on.refusal("busy", 60.0)
@@ -70,6 +78,8 @@ class OutboundChecks(ChannelSuiteBase):
         self.try_(trial)
 
     def test_a_temporary_failure_may_be_repeated(self) -> None:
+        self.needs("answers")
+
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 why = await on.refusal("down")
@@ -81,6 +91,8 @@ class OutboundChecks(ChannelSuiteBase):
         self.try_(trial)
 
     def test_a_lost_answer_leaves_the_outcome_unknown(self) -> None:
+        self.needs("answers")
+
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 why = await on.refusal("lost")
@@ -94,6 +106,8 @@ class OutboundChecks(ChannelSuiteBase):
         self.try_(trial)
 
     def test_a_cancelled_send_ends_at_once(self) -> None:
+        self.needs("answers")
+
         async def trial(on: ChannelTrial) -> None:
             async with on.running():
                 await on.send("first")

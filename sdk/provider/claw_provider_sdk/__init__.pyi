@@ -40,7 +40,9 @@ from claw_provider_sdk.several_providers import (
 )
 from claw_provider_sdk.stream import (
     STREAM_DONE as STREAM_DONE,
+    AnswerBuilder as AnswerBuilder,
     CallIds as CallIds,
+    HttpAnswer as HttpAnswer,
     JsonRows as JsonRows,
     base_url as base_url,
     new_call_id as new_call_id,

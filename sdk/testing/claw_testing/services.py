@@ -15,7 +15,7 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from claw_testing.protocols import RequestRefused, anthropic, chat, google, mistral, responses
 
@@ -116,14 +116,38 @@ class ReceivedRequest:
 Script = Iterable[ServiceReply | str] | Callable[[ReceivedRequest], ServiceReply | str]
 
 
-class _ModelService:
-    """A small HTTP/1.1 server with keep-alive; ``async with`` starts and stops it.
+class ModelProtocol(Protocol):
+    """The protocol of a service: an object, or a module, with these functions. ``claw_testing.protocols`` has some."""
+
+    def check(self, headers: Mapping[str, str], body: Any) -> None:
+        """Check a request. ``headers[":path"]`` is its path.
+
+        :raises RequestRefused: what the service would refuse, with the status and the text of its error.
+        """
+
+    def stream(self, reply: ServiceReply, body: Any, number: int) -> Iterable[bytes]:
+        """Return the events of a streamed answer, as bytes on the wire. ``number`` makes ids unique."""
+        ...
+
+    def whole(self, reply: ServiceReply, body: Any, number: int) -> Any:
+        """Return an answer that is not streamed, as JSON."""
+
+    def error(self, kind: str, message: str) -> Any:
+        """Return the body of an error, as JSON."""
+
+
+class ModelService:
+    """A small HTTP/1.1 server with keep-alive; ``async with`` starts and stops it. The base of the services below, and of
+    one for a protocol of yours.
 
     :param script: the answers in order (a string is a text), or a function of the request. After the last
         answer, every request is answered with 500.
+    :cvar protocols: path of a request (:meth:`protocol_key`) → its :class:`ModelProtocol`.
+    :cvar stream_type: the content type of a streamed answer.
     """
 
-    _protocols: ClassVar[Mapping[str, Any]] = {}
+    protocols: ClassVar[Mapping[str, Any]] = {}
+    stream_type = "text/event-stream; charset=utf-8"
 
     def __init__(self, script: Script = ()) -> None:
         self._next = script if callable(script) else _scripted(script)
@@ -160,11 +184,12 @@ class _ModelService:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._server.wait_closed()
 
-    def _protocol_key(self, request: ReceivedRequest) -> str:
-        """Return the key of ``_protocols`` for a request."""
+    def protocol_key(self, request: ReceivedRequest) -> str:
+        """Return the key of ``protocols`` for a request."""
         return request.path.partition("?")[0]
 
-    def _wants_stream(self, request: ReceivedRequest) -> bool:
+    def wants_stream(self, request: ReceivedRequest) -> bool:
+        """Return true if the answer to a request is streamed."""
         return bool(request.body.get("stream"))
 
     async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -186,14 +211,14 @@ class _ModelService:
     ) -> bool:
         """Answer one request; return False when the connection must be closed."""
         self.requests.append(request)
-        protocol = self._protocols.get(self._protocol_key(request))
+        protocol = self.protocols.get(self.protocol_key(request))
         try:
             if protocol is None:
                 raise RequestRefused(f"Unknown request URL: {request.path}", "not_found_error", 404)
             protocol.check({**request.headers, ":path": request.path}, request.body)
         except RequestRefused as refusal:
             self.refusals.append(str(refusal))
-            error = next(iter(self._protocols.values())).error(refusal.kind, refusal.message)
+            error = next(iter(self.protocols.values())).error(refusal.kind, refusal.message)
             await _send_answer(writer, refusal.status, {}, "application/json", _to_json(error))
             return True
         answer = self._next(request)
@@ -208,7 +233,7 @@ class _ModelService:
             events = list(protocol.stream(reply, request.body, number))
             await reply.play(ServiceConnection(events, reader, writer))
             return False
-        if reply.whole or not self._wants_stream(request):
+        if reply.whole or not self.wants_stream(request):
             body = _to_json(protocol.whole(reply, request.body, number))
             await _send_answer(writer, 200, reply.headers, "application/json", body)
             return True
@@ -223,7 +248,7 @@ class _ModelService:
         writer: asyncio.StreamWriter,
     ) -> bool:
         headers = {**reply.headers, "transfer-encoding": "chunked"}
-        _write_head(writer, 200, headers, "text/event-stream; charset=utf-8")
+        _write_head(writer, 200, headers, self.stream_type)
         async for piece in _pieces(events, reply.piece_bytes, reply.pause_seconds):
             writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await writer.drain()
@@ -238,16 +263,16 @@ class _ModelService:
         return True
 
 
-class AnthropicService(_ModelService):
+class AnthropicService(ModelService):
     """Anthropic's Messages API."""
 
-    _protocols: ClassVar[Mapping[str, Any]] = {"/v1/messages": anthropic}
+    protocols: ClassVar[Mapping[str, Any]] = {"/v1/messages": anthropic}
 
 
-class OpenAIService(_ModelService):
+class OpenAIService(ModelService):
     """OpenAI's Chat Completions and Responses."""
 
-    _protocols: ClassVar[Mapping[str, Any]] = {"/v1/chat/completions": chat, "/v1/responses": responses}
+    protocols: ClassVar[Mapping[str, Any]] = {"/v1/chat/completions": chat, "/v1/responses": responses}
 
     @property
     def url(self) -> str:
@@ -255,23 +280,23 @@ class OpenAIService(_ModelService):
         return f"{super().url}/v1"
 
 
-class GoogleService(_ModelService):
+class GoogleService(ModelService):
     """Gemini's ``generateContent``, streamed or not, versions ``v1`` and ``v1beta``."""
 
-    _protocols: ClassVar[Mapping[str, Any]] = {"generateContent": google, "streamGenerateContent": google}
+    protocols: ClassVar[Mapping[str, Any]] = {"generateContent": google, "streamGenerateContent": google}
 
-    def _protocol_key(self, request: ReceivedRequest) -> str:
-        path = re.fullmatch(r"/v1(?:beta)?/models/[^/:]+:(\w+)", super()._protocol_key(request))
+    def protocol_key(self, request: ReceivedRequest) -> str:
+        path = re.fullmatch(r"/v1(?:beta)?/models/[^/:]+:(\w+)", super().protocol_key(request))
         return path[1] if path else ""
 
-    def _wants_stream(self, request: ReceivedRequest) -> bool:
-        return self._protocol_key(request) == "streamGenerateContent"
+    def wants_stream(self, request: ReceivedRequest) -> bool:
+        return self.protocol_key(request) == "streamGenerateContent"
 
 
-class MistralService(_ModelService):
+class MistralService(ModelService):
     """Mistral's chat completions. Its URL has no ``/v1``, as the SDK expects."""
 
-    _protocols: ClassVar[Mapping[str, Any]] = {"/v1/chat/completions": mistral}
+    protocols: ClassVar[Mapping[str, Any]] = {"/v1/chat/completions": mistral}
 
 
 def _scripted(script: Iterable[ServiceReply | str]) -> Callable[[ReceivedRequest], ServiceReply | str]:
