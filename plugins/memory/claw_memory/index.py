@@ -135,7 +135,7 @@ class Index:
             _delete_file(db, path)
             return
         if time.time_ns() - stamp[0] < _SETTLED_NS:
-            stamp = (0, *stamp[1:])
+            stamp = (-stamp[0], *stamp[1:])  # no time of a file: it is read again
         digest = _digest(text)
         row = db.execute("SELECT id, digest FROM file WHERE path = ?", (path,)).fetchone()
         if row and row[1] == digest:
@@ -184,7 +184,7 @@ class Index:
     def found(self, pieces: Iterable[int]) -> dict[int, IndexedChunk]:
         """Return the text and place of the chunks."""
         sql = (
-            "SELECT path, first, last, heading, text, origin, mtime_ns FROM piece"
+            "SELECT path, first, last, heading, text, origin, abs(mtime_ns) FROM piece"
             " JOIN body USING (id) JOIN file ON file.id = piece.file WHERE piece.id = ?"
         )
         with self._open() as db:
