@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from claw import CallContext, Review, ToolCall, ToolTraits
+from claw import CallContext, Review, ToolCall, ToolTraits, t
 from claw.runtime import ToolFact, ToolMatcher, normalise_tool_name
 
 
@@ -20,7 +20,8 @@ class ApprovalRule:
 
     def before(self, call: ToolCall, context: CallContext) -> Review | None:
         """Ask a person if the tool of this call is named."""
-        return Review("ask") if context.tool and self._names(context.tool) else None
+        is_named = context.tool and self._names(context.tool)
+        return Review("ask", t("approvals.tools names {tool}", tool=call.name)) if is_named else None
 
     def _names(self, tool: ToolTraits) -> bool:
         fact = ToolFact(tool.name, None if tool.is_core else tool.plugin, supplier=tool.plugin)

@@ -51,6 +51,11 @@ class Office:
         return said(result)
 
 
+def filled(**values: Any) -> list[dict[str, Any]]:
+    """Return the values of a record as the write tool takes them."""
+    return [{"field": name, "value": value} for name, value in values.items()]
+
+
 def said(result: ToolResult) -> str:
     return "".join(block.text for block in result.blocks)
 
@@ -148,7 +153,7 @@ async def test_what_makes_something_carries_a_key_by_which_the_service_knows_a_r
     lines = "\n".join(f"line {number}" for number in range(120))
     await office.do("feishu_doc_write", action="create", title="long", markdown=lines)
     base, table = office.feishu.office.bases.make("t", title="Text")
-    record = {"base": base, "table": table, "fields": {"title": "x"}}
+    record = {"base": base, "table": table, "fields": filled(title="x")}
     await office.do("feishu_bitable_write", action="create", **record)
     day = {"start": "2026-10-01", "end": "2026-10-02"}
     await office.do("feishu_calendar_write", action="create", summary="holiday", **day)
@@ -209,7 +214,7 @@ def test_an_address_is_as_good_as_a_token(text: str) -> None:
         ),
         (
             "bitable_write",
-            {"action": "update", "base": "..", "table": "tbl1", "record": "rec1", "fields": {"a": 1}},
+            {"action": "update", "base": "..", "table": "tbl1", "record": "rec1", "fields": filled(a=1)},
         ),
         (
             "calendar_write",
@@ -293,9 +298,9 @@ async def test_records_are_made_changed_found_and_deleted(office: Office) -> Non
     ids = []
     for title, points in (("a", 1), ("b", 5), ("c", 8)):
         given = {"标题": title, "状态": "开", "点数": points}
-        made = await office.do("feishu_bitable_write", action="create", fields=given, **place)
+        made = await office.do("feishu_bitable_write", action="create", fields=filled(**given), **place)
         ids.append(made["record"]["record_id"])
-    await office.do("feishu_bitable_write", action="update", record=ids[1], fields={"状态": "关"}, **place)
+    await office.do("feishu_bitable_write", action="update", record=ids[1], fields=filled(状态="关"), **place)
 
     conditions = [
         {"field": "点数", "operator": "isGreater", "values": ["2"]},
@@ -319,7 +324,7 @@ async def test_records_are_made_changed_found_and_deleted(office: Office) -> Non
 async def test_an_unknown_field_is_named(office: Office) -> None:
     base, table = office.feishu.office.bases.make("t", name="Text")
     problem = await office.refused(
-        "feishu_bitable_write", action="create", base=base, table=table, fields={"nmae": "x"}
+        "feishu_bitable_write", action="create", base=base, table=table, fields=filled(nmae="x")
     )
     assert "FieldNameNotFound: nmae" in problem
 
@@ -540,7 +545,7 @@ async def test_the_fake_refuses_a_field_that_the_service_does_not_know(office: O
     await office.do("feishu_doc_write", action="create", title="t", markdown="x")
     await office.do("feishu_sheet_write", action="append", values=[[1]], **rows)
     await office.do("feishu_sheet_read", action="find", text="1", **rows)
-    await office.do("feishu_bitable_write", action="create", fields={"title": "x"}, **record)
+    await office.do("feishu_bitable_write", action="create", fields=filled(title="x"), **record)
     await office.do("feishu_bitable_read", action="records", **record)
     await office.do("feishu_wiki_write", action="create", space=space, title="t")
     times = {"start": "2026-06-15T14:00", "end": "2026-06-15T15:00"}

@@ -19,6 +19,26 @@ class Condition(BaseModel):
     values: list[str] = []
 
 
+class OfficePerson(BaseModel):
+    """A person, by open_id."""
+
+    id: str
+
+
+class Link(BaseModel):
+    """The value of a hyperlink field."""
+
+    text: str
+    link: str
+
+
+class FieldValue(BaseModel):
+    """The new value of a field: a date in milliseconds since 1970, a choice by its name, several choices as a list."""
+
+    field: str
+    value: str | float | bool | list[str] | list[OfficePerson] | Link
+
+
 class BaseTools:
     """The tools for tables."""
 
@@ -75,7 +95,7 @@ class BaseTools:
         table: str,
         context: ToolContext,
         record: str = "",
-        fields: dict[str, Any] | None = None,
+        fields: list[FieldValue] | None = None,
         account: str = "",
     ) -> dict[str, Any]:
         """Make, change or delete a record of a Feishu base (多维表格). Ask for the fields first.
@@ -83,21 +103,19 @@ class BaseTools:
         :param base: app token, or its address.
         :param table: id of the table (tbl…).
         :param record: id of the record (rec…); for update and delete.
-        :param fields: value by name: text and numbers as they are, dates in milliseconds since 1970, a choice by its
-            name, several as a list, people as [{"id": "ou_…"}]. What an update leaves out stays.
+        :param fields: new values; what an update leaves out stays.
         :param account: account of the app, when there are several.
         """
         app, table = token_in(base), id_in(table)
+        values = {one.field: one.model_dump()["value"] for one in fields or ()}
         if action == "create":
-            needed(action, fields=fields)
-            return await self._sdk.ask(
-                context, account, _create(app, table, fields or {}, once_token(context))
-            )
+            needed(action, fields=values)
+            return await self._sdk.ask(context, account, _create(app, table, values, once_token(context)))
         needed(action, record=record)
         if action == "delete":
             return await self._sdk.ask(context, account, _delete(app, table, id_in(record)))
-        needed(action, fields=fields)
-        return await self._sdk.ask(context, account, _update(app, table, id_in(record), fields or {}))
+        needed(action, fields=values)
+        return await self._sdk.ask(context, account, _update(app, table, id_in(record), values))
 
 
 def _tables(app: str, page_token: str) -> Any:
