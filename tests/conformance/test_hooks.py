@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import claw_approvals
 import claw_budgets
 import claw_context
 import claw_gateway
+import claw_http
 import claw_loop_guard
 import claw_models
 import claw_prompted_tools
@@ -17,7 +17,6 @@ import claw_sessions
 import pytest
 from claw import Sender, ToolCall
 from claw.agent.models import FirstModel
-from claw.host.manifest import installed_plugins
 from claw.storage.clock import SYSTEM_CLOCK
 from claw.storage.database import Database
 from claw.storage.sessions import MemorySessionStore
@@ -26,7 +25,6 @@ from claw.testing import FakeChannel, FakeProvider, Harness, contributed, plugin
 from pytest_claw import (
     ApproverSuite,
     ChatCommandSuite,
-    CommandSuite,
     ContextEngineSuite,
     MiddlewareSuite,
     ModelSelectorSuite,
@@ -51,7 +49,9 @@ class TestLoopGuard(ReviewerSuite):
         return answer(claw_loop_guard, "register_reviewers", folder)
 
 
-@pytest.mark.parametrize("plugin", [claw_budgets, claw_prompted_tools], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "plugin", [claw_budgets, claw_http, claw_prompted_tools], ids=lambda one: one.__name__
+)
 class TestMiddleware(MiddlewareSuite):
     @pytest.fixture(autouse=True)
     def _chosen(self, plugin: Any) -> None:
@@ -95,7 +95,7 @@ class TestChannelService(ServiceSuite):
 
 COMMANDS = {
     command.name: command
-    for plugin in (claw_gateway, claw_models, claw_sessions)
+    for plugin in (claw_approvals, claw_context, claw_gateway, claw_models, claw_sessions)
     for command in contributed(plugin, plugin_config()).get("register_chat_commands", ())
 }
 
@@ -108,23 +108,6 @@ class TestChatCommands(ChatCommandSuite):
 
     def make(self, folder: Path) -> Any:
         return self.command
-
-
-PLUGINS_WITH_COMMANDS = sorted(
-    plugin.package
-    for plugin in installed_plugins()
-    if plugin.manifest and plugin.manifest.commands and plugin.distribution.startswith("claw-")
-)
-
-
-@pytest.mark.parametrize("package", PLUGINS_WITH_COMMANDS)
-class TestCommands(CommandSuite):
-    @pytest.fixture(autouse=True)
-    def _chosen(self, package: str) -> None:
-        self.package = package
-
-    def make(self, folder: Path) -> Any:
-        return import_module(self.package)
 
 
 class TestCompactingEngine(ContextEngineSuite):

@@ -226,8 +226,10 @@ def _commands(module: Any) -> list[str]:
 
     app = typer.Typer()
     register(app)
-    groups = [group.name for group in app.registered_groups]
-    return [str(name) for name in [*groups, *(command.name for command in app.registered_commands)] if name]
+    names = [group.name for group in app.registered_groups]
+    for command in app.registered_commands:  # without a name typer takes that of the function
+        names.append(command.name or getattr(command.callback, "__name__", "").replace("_", "-"))
+    return [str(name) for name in names if name]
 
 
 def _name(thing: Any) -> str:

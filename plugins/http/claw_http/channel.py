@@ -47,7 +47,7 @@ class HttpChannel:
 
     name = "http"
     account = "default"
-    capabilities = frozenset({"streaming", "idempotent", "waits", "operator"})
+    capabilities = frozenset({"streaming", "typing", "idempotent", "waits", "operator"})
     limits = ChannelLimits(text_chars=10_000_000, media_out_bytes=0, edit_seconds=0.0, quiet_seconds=0.0)
 
     def __init__(
@@ -233,10 +233,11 @@ class HttpStreamingReply:
             self._shown = (self._call.message_id,)
 
     async def finish(self, outbound: Outbound) -> Receipt:
-        """Send the final text."""
+        """Send the final text, which continues the message that is shown."""
         if self._call:
             self._call.turn_is_over = True
-        return await self._channel.send(outbound)
+        receipt = await self._channel.send(outbound)
+        return Receipt(self._shown) if self._shown else receipt
 
     async def abandon(self) -> None:
         """Do nothing: an HTTP stream cannot retract text."""

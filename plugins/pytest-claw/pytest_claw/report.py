@@ -17,6 +17,10 @@ import pytest
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _PROGRAMS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
+_STANDS_FOR = {"OwnProtocolSuite": "ProviderSuite"}
+_GRACE_SECONDS = 0.5
+_OF_CLAW = "tools of "
+"""Beginning of the names of threads in which claw runs plain functions of tools."""
 _LOOPBACK = ("127.", "localhost", "::1")
 
 
@@ -30,7 +34,7 @@ class SuiteReport:
 
     def __init__(self, file: Path, package: str, suite_of_hook: Mapping[str, str]) -> None:
         self._file, self._package, self._suite_of_hook = file, package, dict(suite_of_hook)
-        self._names = {*suite_of_hook.values(), "FaultSuite"}
+        self._names = {*suite_of_hook.values(), *_STANDS_FOR, "FaultSuite"}
         self._suites: dict[str, dict[str, Any]] = {}
         self._accesses: dict[str, dict[str, None]] = {"network": {}, "subprocess": {}, "paths": {}}
         self._left: dict[str, None] = {}
@@ -75,8 +79,9 @@ class SuiteReport:
         """Note what is left, and write the report."""
         gc.collect()
         self._is_over = True
-        for thread in set(threading.enumerate()) - self._threads:
-            if thread is not threading.current_thread():
+        for thread in set(threading.enumerate()) - self._threads - {threading.current_thread()}:
+            thread.join(_GRACE_SECONDS)  # its executor may have been collected just now
+            if thread.is_alive() and not thread.name.startswith(_OF_CLAW):
                 self._left[f"thread {thread.name}"] = None
         for child in _children() - self._children:
             self._left[f"process {_command(child)}"] = None
@@ -95,7 +100,8 @@ class SuiteReport:
     def _suite_of(self, item: pytest.Item) -> str:
         """Return the name of the suite that a test belongs to; empty for others."""
         bases = getattr(getattr(item, "cls", None), "__mro__", ())
-        return next((one.__name__ for one in bases if one.__name__ in self._names and _is_ours(one)), "")
+        found = next((one.__name__ for one in bases if one.__name__ in self._names and _is_ours(one)), "")
+        return _STANDS_FOR.get(found, found)
 
     def _on_audit_event(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Record an access (docs.python.org, "Audit events table")."""

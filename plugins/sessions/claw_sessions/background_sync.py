@@ -49,6 +49,11 @@ class BackgroundSync:
             with suppress(OSError):
                 self._thread.submit(thing.sync).result()
 
+    def close(self) -> None:
+        """Let the thread end after what it was given. A later sync starts another one."""
+        if thread := self.__dict__.pop("_thread", None):
+            thread.shutdown(wait=False)
+
     def _submit(self) -> None:
         due, self._pending = self._pending, {}
         if due:

@@ -397,10 +397,11 @@ class JsonlSessionStore:
         return len(dropped)
 
     def close(self) -> None:
-        """Drop all sessions and their locks; the files stay."""
+        """Drop all sessions, their locks and the thread that syncs; the files stay."""
         for session in self._known.values():
             session.unload()
         self._known.clear()
+        self.syncing.close()
 
     def _index_files(self) -> None:
         """Rebuild a lost index: the newest file of each key, by its header."""

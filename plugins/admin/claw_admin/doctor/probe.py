@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +49,9 @@ class ImportTime(msgspec.Struct, frozen=True):
 class ProbeResult(msgspec.Struct, frozen=True):
     """The record of a plugin's import and of its answers to the hooks.
 
-    :param import_ms: import time of its package and all that it imports, beyond what claw itself has loaded.
+    :param import_ms: import time of its package and all that it imports, beyond what claw itself has loaded; without the
+        share of it in which the process waited for a processor.
+    :param waited: that share, 0 to 1.
     :param memory_kb: growth of the process.
     :param modules: number of modules that it loaded.
     :param chain: from its package down, the heaviest import each time.
@@ -61,6 +64,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
     """
 
     import_ms: float = 0.0
+    waited: float = 0.0
     memory_kb: int = 0
     modules: int = 0
     chain: tuple[ImportTime, ...] = ()
@@ -104,7 +108,7 @@ def _run_probe(plugin: str) -> ProbeResult:
             failure = replace(failure, stage=stage, cause=why, times=MAX_CRASHES)
             return ProbeResult(fault=(stage, why, ""), failures=(failure,))
     roots = parse_import_times(log.partition(_MARK)[2].partition(_END)[0].splitlines())
-    total = sum(root.ms for root, _ in roots)
+    total = sum(root.ms for root, _ in roots) * (1 - seen.waited)
     return msgspec.structs.replace(
         seen, import_ms=round(total, 1), chain=heaviest_chain(roots), failures=failures
     )
@@ -165,6 +169,21 @@ def heaviest_chain(forest: Sequence[Tree]) -> tuple[ImportTime, ...]:
     return tuple(chain)
 
 
+def _waited_seconds() -> float:
+    """Return how long this thread was ready and had no processor (proc(5), "schedstat"); 0 where nobody counts it."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def _import(package: str, shares: list[float]) -> None:
+    """Import a package, and add the share of the time in which this thread waited for a processor."""
+    begun, waited = time.perf_counter(), _waited_seconds()
+    __import__(package)
+    shares.append((_waited_seconds() - waited) / (time.perf_counter() - begun))
+
+
 def main(plugin: str, folder: str) -> None:
     """Load ``plugin`` as a start in this home would, and write what was recorded to ``folder``."""
     from claw import HttpClients, PluginConfig
@@ -184,10 +203,10 @@ def main(plugin: str, folder: str) -> None:
     before, modules = _memory_kb(), len(sys.modules)
     accesses.begin()
     sys.stderr.write(f"\n{_MARK}\n")
-    late = ""
+    late, waited = "", list[float]()
     with contextlib.suppress(BaseException), health.guard(plugin):  # the host reports what is wrong with it
         try:  # what ``import_module`` imports is not timed
-            run_bounded(lambda: __import__(found.package), DEFAULT_TIMEOUTS.import_seconds)
+            run_bounded(lambda: _import(found.package, waited), DEFAULT_TIMEOUTS.import_seconds)
         except TimeoutError as why:
             late = str(why)
         sys.stderr.write(f"\n{_IMPORTED}\n")
@@ -202,6 +221,7 @@ def main(plugin: str, folder: str) -> None:
     contributions = answers or {}
     fault = (state.stage, state.why, state.fix) if answers is None else ("import", late, "") if late else None
     seen = ProbeResult(
+        waited=min(max(*waited, 0.0), 0.95) if waited else 0.0,
         memory_kb=_memory_kb() - before,
         modules=len(sys.modules) - modules,
         contributed_names={

@@ -81,7 +81,7 @@ def _show_part(name: str, found: dict[str, PluginState], as_json: bool) -> None:
 
 
 def _shown(key: str, value: Any) -> str:
-    if key in ("state", "stage", "origin"):
+    if key in ("state", "stage", "origin", "grade"):
         return t(value)
     if isinstance(value, bool):
         return t("yes") if value else t("no")

@@ -14,7 +14,9 @@ def new_plugin_data(state: PluginState) -> dict[str, Any]:
 
 
 def new_plugin_lines(state: PluginState) -> Iterator[str]:
-    """Yield lines about a new plugin for people: state and fix, kinds, tools with their cost, declared capabilities."""
+    """Yield lines about a new plugin for people: state and fix, kinds, tools with their cost, grade, declared
+    capabilities.
+    """
     why = f" ({state.why})" if state.why else ""
     yield with_label(f"{state.id} {state.found.version}", f"{t(state.state)}{why}")
     if state.fix:
@@ -28,6 +30,10 @@ def new_plugin_lines(state: PluginState) -> Iterator[str]:
         yield "  " + with_label(t("tools"), f"{names}; {cost}")
     if any(tool.optional for tool in manifest.tools) and "alsoAllow" not in state.fix:
         yield "  " + t("its optional tools are switched on by: {command}", command=_switch_on(state.id))
+    graded = (
+        t(state.grade) if state.grade else t("not known here; claw plugins grade {id} finds it", id=state.id)
+    )
+    yield "  " + with_label(t("grade"), graded)
     for kind, said in manifest.capabilities.items():
         shown = ", ".join(map(str, said)) if isinstance(said, list) else json.dumps(said, ensure_ascii=False)
         yield "  " + t("it says that it uses {kind}: {said}", kind=kind, said=shown)

@@ -5,7 +5,6 @@ Sources: systemd.service(5), systemd.exec(5), systemd.unit(5) on quoting; launch
 
 import hashlib
 import os
-import plistlib
 import shutil
 import subprocess
 import sys
@@ -203,6 +202,8 @@ WantedBy=default.target
 """
 
     def _plist(self) -> str:
+        import plistlib
+
         return plistlib.dumps(
             {
                 "Label": self.name,
