@@ -224,12 +224,11 @@ def test_a_setting_that_is_missing_is_found_before_the_code_is_there_and_in_it(t
 
 
 def test_a_tool_with_an_unsound_schema_is_named_by_every_command(tmp_path):
-    tools = [{"name": "acme_status", "description": "x" * 24000, "parameters": {"type": "array"}}]
+    tools = [{"name": "acme_status", "parameters": {"type": "array"}}]
     machine = a_machine(tmp_path, plugin_code("acme_status"), {"kinds": ["tool"], "tools": tools})
 
     reported = machine.claw("doctor")
     assert reported.code == 1
-    assert "note: acme: its tool acme_status takes about 6,0" in reported.out
     assert "its tool acme_status is withheld" in reported.out
 
     explained = machine.claw("tools", "explain", "acme_status")

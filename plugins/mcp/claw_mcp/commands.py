@@ -164,8 +164,6 @@ def _connect(
                     command=f"claw config set 'tools.alsoAllow[]' {tool}",
                 )
                 typer.echo(f"  {said}")
-            if said := start.large_tools(name, fleet):
-                typer.echo(f"  {said}")
             if record.withheld:
                 typer.echo("  " + t("run: {command}", command=f"claw mcp show {name}"))
                 typer.echo("  " + t("run: {command}", command=f"claw mcp accept {name}"))

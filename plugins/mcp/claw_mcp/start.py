@@ -9,12 +9,10 @@ from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from claw import ClawError, DiagnosticContext, Finding, HttpClients, t
-from claw.runtime import definition_tokens
+from claw import ClawError, DiagnosticContext, Finding, HttpClients
 
 from claw_mcp.connection import END_SECONDS, Unreachable
 from claw_mcp.fleet import Fleet
-from claw_mcp.offers import full_name
 from claw_mcp.record import ServerRecords
 from claw_mcp.repair import commands, install_words
 from claw_mcp.sdk import SDK, SessionEnvironment, program
@@ -22,9 +20,6 @@ from claw_mcp.settings import McpSettings, ServerSettings
 
 if TYPE_CHECKING:
     from claw import PluginConfig
-
-LARGE_TOKENS = 10_000
-"""The tools of a server that take more of each request are reported."""
 
 
 def fleet(config: "PluginConfig", settings: McpSettings) -> Fleet:
@@ -126,17 +121,8 @@ def fixes(name: str, server: ServerSettings, why: ClawError) -> list[str]:
     return [*commands(path, server.args, why.said), again]
 
 
-def large_tools(name: str, known: Fleet) -> str:
-    """Return the sentence about a server whose tools take more than ``LARGE_TOKENS`` of each request; else empty."""
-    offers = known.record(name).visible if name in known.servers else ()
-    sizes = [(definition_tokens(one.name, one.description, one.parameters), one.name) for one in offers]
-    tokens, (_, tool) = sum(size for size, _ in sizes), max(sizes, default=(0, ""))
-    said = "the tools of the MCP server {name} take about {tokens:,} tokens of each request; the largest is {tool}"
-    return t(said, name=name, tokens=tokens, tool=full_name(name, tool)) if tokens > LARGE_TOKENS else ""
-
-
 class ServerDiagnostic:
-    """The diagnostic of this plugin: the missing SDK, servers that were not reached, and large tools."""
+    """The diagnostic of this plugin: the SDK without which no server can be reached, and servers that were not."""
 
     name = "mcp"
 
@@ -146,10 +132,7 @@ class ServerDiagnostic:
     def check(self, context: DiagnosticContext) -> list[Finding]:
         """Report configured servers that cannot work, in the words of the plugin's state (:func:`server_fault`)."""
         fault = server_fault(self._settings, self._fleet)
-        found = [Finding("mcp", "server", fault.problem, fault.fix)] if fault else []
-        sizes = (large_tools(name, self._fleet) for name in self._settings.servers)
-        fix = t("deny what no agent needs: tools.deny")
-        return [*found, *(Finding("mcp", "size", why, fix, grave=False) for why in sizes if why)]
+        return [Finding("mcp", "server", fault.problem, fault.fix)] if fault else []
 
     def check_config(self, setup: object) -> list[Finding]:
         """Report working folders and programs that are not there."""

@@ -158,6 +158,22 @@ def test_a_working_folder_that_is_not_there_is_named_with_its_key_and_the_fix_by
     assert "mcpServers" not in CliRunner().invoke(app, ["doctor"]).output
 
 
+def test_doctor_counts_what_the_tools_of_servers_cost(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / ".claw"
+    identity = identity_of(ServerSettings.model_validate(server(folder)).identity)
+    offers = [Offer(f"weigh{number}", "word " * 5000) for number in range(4)]
+    ServerRecords(home / "plugins" / "mcp").write("things", with_offers(ServerRecord(identity), offers))
+    (home / "config.yaml").write_text(yaml.safe_dump(config(folder)))
+    monkeypatch.setenv("CLAW_HOME", str(home))
+
+    said = CliRunner().invoke(app, ["doctor"]).output
+
+    assert "the tools take about 2" in said and "most of them things__weigh0 (6,2" in said, said
+    assert starts(folder) == 0
+
+
 def test_a_program_that_is_not_there_is_named_with_its_key_by_every_command(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -537,7 +553,7 @@ TOOLS = [
     {"name": "listed", "description": "Bad.", "inputSchema": {"type": "object", "properties": {"x": {"type": "strin"}}}},
     *({"name": name, "inputSchema": {"type": "object"}} for name in ("工具", "搜索", "a.b", "a_b")),
     {"name": "tasky", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
-    {"name": "hologram", "inputSchema": {"type": "object"}, "description": "x" * 60000},
+    {"name": "hologram", "inputSchema": {"type": "object"}},
 ]
 for line in sys.stdin:
     asked = json.loads(line)
@@ -565,9 +581,6 @@ async def test_a_tool_with_an_unsound_schema_is_withheld_and_named_and_its_serve
     model = FakeProvider(calls("odd__good"), calls("odd__hologram"), says("done"))
     async with Harness(model, config=tree, plugins={"mcp": claw_mcp}, home=tmp_path / "home") as harness:
         await harness.send("use it")
-        [check] = [one for one in harness.app.host.on_demand("register_diagnostics") if one.plugin == "mcp"]
-        [size] = [one for one in check.value.check(None) if one.kind == "size"]
-        assert "take about 15," in size.problem and "the largest is odd__hologram" in size.problem
 
     [_, unknown] = model.requests[2].tool_results
     assert "the MCP SDK cannot read its answer (content.0." in unknown.text and len(unknown.text) < 200

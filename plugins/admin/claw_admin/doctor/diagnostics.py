@@ -36,7 +36,6 @@ from claw_admin.policy.tool_limits import MANY_TOKENS, limit_findings
 HOOK = "register_diagnostics"
 SECONDS, ONLINE_SECONDS = 60.0, 600.0
 """Time limits of one check."""
-_LARGE_TOKENS = 5_000  # of one tool: more than twenty ordinary ones take
 _EVERY_SERVICE_TAKES = 64  # tools in a request; a longer list is compared with the limits of the models
 
 
@@ -169,16 +168,13 @@ def tool_findings(setup: Setup) -> Iterator[Finding]:
                     tool=fact.name, why=fact.schema_problem)  # fmt: skip
             fix = t("update the plugin, or ask its author for a sound schema")
             yield Finding(fact.supplier, "schema", why, fix)
-        if fact.tokens > _LARGE_TOKENS:
-            why = t(
-                "its tool {tool} takes about {tokens:,} tokens of each request",
-                tool=fact.name,
-                tokens=fact.tokens,
-            )
-            yield Finding(
-                fact.supplier, "size", why, t("deny it if no agent needs it: tools.deny"), grave=False
-            )
-    if len(facts) > _EVERY_SERVICE_TAKES or sum(fact.tokens for fact in facts) > MANY_TOKENS:
+    by_settings = any(
+        state.state == LOADED and state.found.manifest
+        and "tool" in state.found.manifest.kinds and not state.found.manifest.tools
+        for state in setup.plugin_states
+    )  # fmt: skip
+    is_long = len(facts) > _EVERY_SERVICE_TAKES or sum(fact.tokens for fact in facts) > MANY_TOKENS
+    if by_settings or is_long:
         with suppress(ClawError):  # what keeps claw from starting is another finding
             yield from asyncio.run(limit_findings(setup))
 
