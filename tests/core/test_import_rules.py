@@ -399,7 +399,7 @@ BUDGETS = {
     "claw.policy": 536,
     "claw.security": 1205,
     "claw.storage": 690,
-    "claw_admin": 5479,
+    "claw_admin": 5475,
     "claw_anthropic": 447,
     "claw_approvals": 806,
     "claw_author": 1124,
