@@ -178,6 +178,11 @@ def test_a_file_of_an_answer_is_there_once_or_a_notice_says_that_it_may_be_missi
     assert broken(replace(GOOD, asked=asked, visible=(one, two, two, *rest))) == {"file_doubled": 1}
     told = judge(replace(GOOD, asked=asked, visible=(one, shown(3, SORRY), *rest)))
     assert (told.broken, told.counts["file_told"]) == ({}, 1)
+    refused = f"{file_name('t1.1')} cannot be sent: {file_name('t1.1')} does not exist here"
+    told = judge(replace(GOOD, asked=asked, visible=(one, shown(3, refused), *rest)))
+    assert (told.broken, told.counts["file_told"]) == ({}, 1)
+    captioned = shown(3, f"here it is {file_name('t1.1')}")
+    assert broken(replace(GOOD, asked=asked, visible=(one, captioned, two, *rest))) == {"file_doubled": 1}
 
 
 def test_an_answer_in_another_chat_is_astray():

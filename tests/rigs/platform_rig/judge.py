@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from rigs.platform_rig.facts import Asked, Call, History, Visible
-from rigs.platform_rig.labels import FILE, Piece, notice, pieces, whole_runs
+from rigs.platform_rig.labels import Piece, files_of, notice, pieces, whole_runs
 
 LIMITS = (
     "lost", "doubled", "half_left", "card_open", "out_of_order", "astray", "repeated_once", "repeated_undeclared",
@@ -202,7 +202,7 @@ class _Chat:
 
     def _judge_file(self, one: Asked, notices: list[int]) -> None:
         """Count the files of an answer: one for each time that it is whole, or a notice after the question."""
-        files = sum(FILE.findall(shown.text).count(one.question) for shown in self.shown)
+        files = sum(files_of(shown.text).count(one.question) for shown in self.shown)
         about = f"{self.name}: {one.question} has {files} files"
         if files > 1:
             self.verdict.add("file_doubled", about)

@@ -16,6 +16,7 @@ ASK = re.compile(rf"\bask-({_QUESTION})-([a-z]+)\b")
 PART = re.compile(rf"\bans-({_QUESTION})-r(\d+)-(\d+)of(\d+)\b")
 OVER = re.compile(rf"\bover-({_QUESTION})-r(\d+)\b")
 FILE = re.compile(rf"\bfile-({_QUESTION})\.txt\b")
+_FILES = re.compile(rf"(?:\s*\bfile-{_QUESTION}\.txt)+$")
 _CUT = re.compile(rf"\b(?:ans|over)-({_QUESTION})?\S*")
 _FILLER = "word "
 _NOTICE_LETTERS = 15
@@ -39,6 +40,12 @@ def answer_parts(question: str, run: int, kind: str) -> list[str]:
     filler = (_FILLER * (chars // len(_FILLER))).strip()
     parts = [f"ans-{question}-r{run}-{at}of{count} {filler}. " for at in range(1, count + 1)]
     return [*parts, f"over-{question}-r{run}."]
+
+
+def files_of(text: str) -> list[str]:
+    """Return the questions whose files a visible message has: their names are its end; one in a sentence is no file."""
+    found = _FILES.search(text)
+    return FILE.findall(found[0]) if found else []
 
 
 @dataclass(frozen=True)
