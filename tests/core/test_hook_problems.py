@@ -36,9 +36,9 @@ def test_a_hook_of_another_plugin_is_known():
 @pytest.mark.parametrize(
     ("code", "problem"),
     [
-        ("@hookimpl\ndef register_tool(config): return []", "did you mean register_tools"),
-        ("@hookimpl\ndef register_chanels(config): return []", "did you mean register_channels"),
-        ("@hookimpl(specname='register_tol')\ndef mine(config): return []", "did you mean register_tools"),
+        ("@hookimpl\ndef register_tool(config): return []", "the nearest one is register_tools"),
+        ("@hookimpl\ndef register_chanels(config): return []", "the nearest one is register_channels"),
+        ("@hookimpl(specname='register_tol')\ndef mine(config): return []", "the nearest one is register_tools"),
         ("def register_channels(config): return []", "register_channels is not marked with @hookimpl"),
     ],
 )
@@ -91,7 +91,7 @@ def test_a_hook_that_returns_a_list_in_some_case_is_sound(body):
 
 def test_a_module_without_hooks_is_sound_when_other_parts_of_it_are_used():
     assert hook_problems(module("x = 1"), kinds=("skill",)) == []
-    with pytest.raises(ClawError, match="did you mean register_tools"):
+    with pytest.raises(ClawError, match="the nearest one is register_tools"):
         hook_problems(module("@hookimpl\ndef register_toolz(config): return []"), kinds=("skill",))
 
 

@@ -191,7 +191,7 @@ PLUGINS: dict[str, World] = {
     ),
     "provides nothing": World(faulty("register", "implements no hook"), {"bad": ("x = 1", None)}),
     "its hook is misspelt": World(
-        faulty("register", "no hook register_tool; did you mean register_tools"),
+        faulty("register", "no hook register_tool; the nearest one is register_tools"),
         {"bad": (plugin_code("bad_do").replace("register_tools", "register_tool"), None)},
     ),
     "its hook is not marked": World(
@@ -199,7 +199,7 @@ PLUGINS: dict[str, World] = {
         {"bad": (plugin_code("bad_do").replace("@hookimpl\n", ""), None)},
     ),
     "one of its hooks is misspelt": World(
-        {**partly("did you mean register_prompt_sections"), EXPLAIN: may("bad_do: available", code=0)},
+        {**partly("the nearest one is register_prompt_sections"), EXPLAIN: may("bad_do: available", code=0)},
         {
             "bad": (
                 plugin_code("bad_do") + "@hookimpl\ndef register_prompt_section(config):\n    return []\n",
@@ -209,10 +209,10 @@ PLUGINS: dict[str, World] = {
     ),
     "two of its hooks are misspelt": World(
         {
-            **partly("did you mean register_prompt_sections.*did you mean register_filters"),
+            **partly("the nearest one is register_prompt_sections.*did you mean register_filters"),
             DOCTOR: cell(
-                "problem: bad: .*did you mean register_prompt_sections",
-                "problem: bad: .*did you mean register_filters",
+                "problem: bad: .*the nearest one is register_prompt_sections",
+                "problem: bad: .*the nearest one is register_filters",
                 "2 problems",
                 code=1,
             ),
