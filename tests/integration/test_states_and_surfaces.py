@@ -209,7 +209,7 @@ PLUGINS: dict[str, World] = {
     ),
     "two of its hooks are misspelt": World(
         {
-            **partly("the nearest one is register_prompt_sections.*did you mean register_filters"),
+            **partly("the nearest one is register_prompt_sections.*the nearest one is register_filters"),
             DOCTOR: cell(
                 "problem: bad: .*the nearest one is register_prompt_sections",
                 "problem: bad: .*the nearest one is register_filters",
