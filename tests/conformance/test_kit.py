@@ -19,7 +19,8 @@ from claw_testing.services import AnthropicService, OpenAIService
 from pytest_claw import FaultSuite, ProviderSuite, SectionSuite, ToolSuite
 from typed import TypedGoogleService, TypedMistralService
 
-TOOLS = {tool.name: tool for tool in contributed(claw_tools_std, plugin_config())["register_tools"]}
+CONFIG = plugin_config({"tools": {"exec": {"mode": "full"}}})  # nobody is there who could allow a command
+TOOLS = {tool.name: tool for tool in contributed(claw_tools_std, CONFIG)["register_tools"]}
 CLOCK = re.compile(r"\d\d:\d\d:\d\d(\.\d+)?")
 STATUS = {"time": "10:00", "model": "fake/m1", "context_tokens": 1000, "used_tokens": 10, "zone": "UTC"}
 SAMPLES: dict[str, dict[str, Any]] = {

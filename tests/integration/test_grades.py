@@ -12,6 +12,7 @@ import pytest
 from claw_author.linting import unannotated
 from claw_author.project import find
 from claw_author.registrations import HOOKS
+from claw_author.scaffold import KINDS
 from pytest_claw import SUITE_OF_HOOK
 
 ROOT = Path(__file__).parents[2]
@@ -66,9 +67,25 @@ def test_a_plugin_of_ours_is_typed(plugin: str) -> None:
 def test_a_plugin_of_ours_has_the_highest_grade(plugin: str, tmp_path: Path, full: bool) -> None:
     if plugin != QUICK and not full:
         pytest.skip("--full grades all plugins")
-    command = [sys.executable, "-m", "claw", "plugins", "grade", str(ROOT / "plugins" / plugin), "--json"]
-    environ = {"CLAW_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/local/bin:/usr/bin:/bin"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=600)
-    graded = json.loads(done.stdout)
+    assert_is_platinum(ROOT / "plugins" / plugin, tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_generated_plugin_has_the_highest_grade(kind: str, tmp_path: Path, full: bool) -> None:
+    if not full:
+        pytest.skip("--full grades a new plugin of each kind")
+    project = tmp_path / "new"
+    claw(tmp_path, "plugins", "new", "wind-chime", "--kind", kind, "--path", str(project))
+    assert_is_platinum(project, tmp_path)
+
+
+def claw(home: Path, *words: str) -> str:
+    environ = {"CLAW_HOME": str(home / "home"), "HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    command = [sys.executable, "-m", "claw", *words]
+    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=600).stdout
+
+
+def assert_is_platinum(project: Path, home: Path) -> None:
+    graded = json.loads(claw(home, "plugins", "grade", str(project), "--json"))
     assert {rule["rule"]: rule["why"] for rule in graded["rules"] if not rule["kept"]} == {}
     assert graded["grade"] == "platinum"

@@ -20,7 +20,9 @@ from claw_author.judgement import (
 )
 from claw_author.project import find
 
-Kind = Annotated[str, typer.Option("--kind", help="tool, channel, provider or section.")]
+Kind = Annotated[
+    str, typer.Option("--kind", help="tool, channel, provider, section, reviewer, middleware or service.")
+]
 
 
 def new(

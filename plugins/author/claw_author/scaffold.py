@@ -7,7 +7,7 @@ from importlib.resources.abc import Traversable
 
 from claw import UsageError, nearest
 
-KINDS = ("tool", "channel", "provider", "section")
+KINDS = ("tool", "channel", "provider", "section", "reviewer", "middleware", "service")
 EFFECTS = ("none", "idempotent", "once")
 _LIBRARIES = {"channel": ("claw-channel-sdk",), "provider": ("claw-http-sdk", "claw-provider-sdk")}
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
