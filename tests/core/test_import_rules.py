@@ -402,7 +402,7 @@ BUDGETS = {
     "claw_admin": 5475,
     "claw_anthropic": 447,
     "claw_approvals": 806,
-    "claw_author": 1124,
+    "claw_author": 1126,
     "claw_budgets": 747,
     "claw_channel_sdk": 768,
     "claw_config_sdk": 587,
