@@ -163,7 +163,7 @@ class ServerConnection:
             new.task.cancel()
             raise
         except Exception as wrong:  # noqa: BLE001  the SDK's, by whatever name
-            why = wrong
+            why = new.refused or wrong
         raise await self._failed(why, stderr_tail)
 
     async def _failed(self, why: BaseException, stderr_tail: sdk.StderrTail | None = None) -> Unreachable:
@@ -220,6 +220,7 @@ class ServerConnection:
         finally:
             new.over.set()
             stderr_tail.close()
+            stderr_tail.kill()  # children of a server that has ended, or the server if this task was cancelled
             if not new.ready.done():
                 new.ready.set_result(ConnectionError("it ended"))
 

@@ -6,6 +6,7 @@ Imported on first use: it imports httpx2.
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ OAUTH = "claw-oauth"
 """The extension of a request to an authorization server, which other origins may be asked for too."""
 _EARLY_SECONDS = 30.0  # a token is renewed this long before it expires, at most a tenth of its time
 _LOCK_SECONDS = 20.0
+_SCOPE = re.compile(r',?\s*\bscope=(?:"[^"]*"|[^\s,]+)')
 _NO_REDIRECT = "http://127.0.0.1/callback"  # of a flow without a person, which redirects nobody
 
 
@@ -46,6 +48,7 @@ class OAuthLogin(httpx2.Auth):
     :param person: asked to log in; None = nobody is, and the tokens of the file are used.
     :param refused: called when a request stays without authorization.
     :ivar is_new: true once new tokens were written.
+    :ivar wanted: rights that were missing, as a server names them; empty = none were.
     :ivar renewal_status: of the last response of an authorization server; 0 = there was none.
     """
 
@@ -62,13 +65,13 @@ class OAuthLogin(httpx2.Auth):
 
         self._shapes, redirect = auth, person.redirect_uri if person else _NO_REDIRECT
         about = {"client_name": "claw", "software_version": __version__, "redirect_uris": [redirect]}
-        asked = (person.show, person.redirected) if person else (None, None)
+        asked = (self._show, person.redirected) if person else (None, None)
         metadata = auth.OAuthClientMetadata.model_validate(about)
         self._provider = OAuthClientProvider(url, metadata, self, *asked)
         self.context = self._provider.context
         self._file, self._settings, self._person, self._version = file, settings, person, -1
         self._refused = refused
-        self.is_new, self.renewal_status = False, 0
+        self.is_new, self.renewal_status, self.wanted = False, 0, ""
 
     async def async_auth_flow(
         self, request: httpx2.Request
@@ -82,6 +85,7 @@ class OAuthLogin(httpx2.Auth):
                     request.headers["Authorization"] = f"Bearer {token.access_token}"
                 response = yield request
                 if response.status_code != 401:
+                    self._note_scope(response)
                     return
                 self._load()
                 if token and self.context.current_tokens == token:  # else another process has renewed it
@@ -102,12 +106,53 @@ class OAuthLogin(httpx2.Auth):
                     elif self._person is None:
                         if response.status_code == 401:
                             self._refused()
+                        self._note_scope(response)
                         return
+                    else:
+                        self._ask_for_scope(response)
                     sent = await flow.asend(response)
             except StopAsyncIteration:
                 return
             finally:
                 await flow.aclose()
+
+    def _note_scope(self, response: httpx2.Response) -> None:
+        """Write down the rights that a response says are missing (RFC 6750), for the next login."""
+        from mcp.client.auth.utils import extract_field_from_www_auth, union_scopes
+
+        lacks = extract_field_from_www_auth(response, "error") == "insufficient_scope"
+        if response.status_code == 403 and lacks:
+            tree, wanted = self._file.read(), extract_field_from_www_auth(response, "scope")
+            self.wanted = union_scopes(tree.get("wanted"), wanted) or ""
+            if self.wanted != tree.get("wanted"):
+                self._file.write({**tree, "wanted": self.wanted})
+            self._refused()
+
+    def _ask_for_scope(self, response: httpx2.Response) -> None:
+        """Let the SDK ask for the rights of the last login too, and for those that were missing."""
+        from mcp.client.auth.utils import extract_field_from_www_auth, union_scopes
+
+        tree = self._file.read()
+        if response.status_code == 401 and (wanted := tree.get("wanted")):
+            granted = union_scopes((tree.get("tokens") or {}).get("scope"), wanted)
+            scope = union_scopes(extract_field_from_www_auth(response, "scope"), granted)
+            challenge = _SCOPE.sub("", response.headers.get("WWW-Authenticate", "Bearer"))
+            separator = "," if "=" in challenge else ""
+            response.headers["WWW-Authenticate"] = f'{challenge}{separator} scope="{scope}"'
+
+    async def _show(self, address: str) -> None:
+        """Show the address to open, once it is known how the authorization server takes the secret of our own client."""
+        client, issuer = self.context.client_info, self.context.oauth_metadata
+        methods = (issuer and issuer.token_endpoint_auth_methods_supported) or ["client_secret_basic"]
+        if (
+            client
+            and client.client_secret
+            and "client_secret_basic" not in methods
+            and self._settings.client_id
+        ):
+            client.token_endpoint_auth_method = methods[0]
+        assert self._person
+        await self._person.show(address)
 
     # the store
 
@@ -136,7 +181,7 @@ class OAuthLogin(httpx2.Auth):
         """Return the configured client, or the one that was registered with this redirect address."""
         if self._settings.client_id:
             secret = self._settings.client_secret
-            method = "client_secret_post" if secret else "none"
+            method = "client_secret_basic" if secret else "none"
             return self._shapes.OAuthClientInformationFull(
                 client_id=self._settings.client_id,
                 client_secret=secret.reveal() if secret else None,

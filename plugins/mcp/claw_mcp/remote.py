@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 from claw import ClawError, is_loopback
-from claw_http_sdk import pooled
+from claw_http_sdk import pooled, unpooled
 
 from claw_mcp.logins import LoginFile, LoginNeeded
 from claw_mcp.settings import ServerSettings
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _READ_SECONDS = 300  # a server may hold a response stream open between events
 _NOT_STREAMABLE = (400, 404, 405)
 """Statuses with which a server of HTTP with SSE answers a POST to its address."""
-_UNAUTHORIZED = 401
+_UNAUTHORIZED, _FORBIDDEN = 401, 403
 _OAUTH = "claw-oauth"
 """The extension of a request to an authorization server, which may have another origin than the server."""
 _OAUTH_SECONDS, _OAUTH_BYTES = 30.0, 256 * 1024
@@ -36,7 +36,7 @@ class RemoteServer:
     :param http: the client for an address that the operator wrote.
     :param login: the login at it.
     :param person: logs in now; None = the requests are sent with the tokens of an earlier login.
-    :param refused: called when the server answers 401 to a request with all that claw has for it.
+    :param refused: called when the server does not accept a message with all the authorization that claw has for it.
     :ivar status: of the last response to a request to the address; 0 = there was none.
     """
 
@@ -49,8 +49,8 @@ class RemoteServer:
         refused: Callable[[], None] = lambda: None,
     ) -> None:
         self._url, self._server, self._refused = server.url or "", server, refused
-        self._clients = pooled(http)
-        self._shared = self._clients(self._url)
+        self._clients = unpooled(http)
+        self._shared = pooled(http)(self._url)
         self.status = 0
         self.login = None
         if login and not server.has_own_authorization and (person or login.read()):
@@ -96,7 +96,9 @@ class RemoteServer:
 
     @property
     def login_fault(self) -> ClawError | None:
-        """The reason why the server answers 401; None when it does not."""
+        """The reason why the server answers 401, or 403 for want of rights; None when it does not."""
+        if self.status == _FORBIDDEN and self.login and self.login.wanted:
+            return LoginNeeded("it wants further rights: {scope}", scope=self.login.wanted)
         if self.status != _UNAUTHORIZED:
             return None
         if self._server.has_own_authorization:
@@ -124,7 +126,7 @@ class RemoteServer:
         answer = await self._shared.send(request, stream=True)
         if request.url == self._url:
             self.status = answer.status_code
-        if answer.status_code == _UNAUTHORIZED and not self.login:
+        if answer.status_code == _UNAUTHORIZED and not self.login and request.method == "POST":
             self._refused()
         return answer
 

@@ -1,9 +1,11 @@
 """Sessions with MCP servers; the only module that uses the MCP SDK, which is imported on first use."""
 
 import asyncio
+import atexit
 import contextlib
 import logging
 import os
+import signal
 import sys
 import threading
 from collections import deque
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
 
 SDK = "mcp >=2.3,<3"
 _TAIL_BYTES = 4096
+_PID_MARK = b"claw-mcp-pid "
+_SHELL = ("/bin/sh", "-c", 'printf "%s%s\\n" "$0" "$$" >&2; exec "$@"', _PID_MARK.decode())
+"""A shell that tells its pid on stderr and becomes the program: the SDK, which starts it as the first process of a group,
+does not tell it.
+"""
 _LOST = ("connection closed", "session terminated")
 
 
@@ -46,11 +53,14 @@ class SessionEnvironment:
 
 
 class StderrTail:
-    """The stderr of a server: its tail is kept for errors, and none of it reaches the terminal."""
+    """The stderr of a server: its tail is kept for errors, and none of it reaches the terminal. Its first line is the pid
+    of the server.
+    """
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
         self._secrets = secrets
         self._chunks: deque[bytes] = deque(maxlen=64)
+        self._group = 0
         read, write = os.pipe()
         self.file = os.fdopen(write, "w", encoding="utf-8")
         self._thread = threading.Thread(
@@ -61,6 +71,13 @@ class StderrTail:
     def close(self) -> None:
         """Close our own end of the pipe: the server has ended, or holds the pipe itself."""
         self.file.close()
+
+    def kill(self) -> None:
+        """Kill what is left of the server and its children."""
+        group, self._group = self._group, 0
+        _groups.discard(group)
+        if group:
+            _kill(group)
 
     @property
     def lines(self) -> list[str]:
@@ -76,9 +93,30 @@ class StderrTail:
         return self.lines
 
     def _read_pipe(self, read: int) -> None:
-        with os.fdopen(read, "rb", buffering=0) as pipe:
-            while chunk := pipe.read(1024):
+        with os.fdopen(read, "rb") as pipe:
+            first = pipe.readline(_TAIL_BYTES)
+            if first.startswith(_PID_MARK):
+                self._group = int(first.removeprefix(_PID_MARK))
+                _groups.add(self._group)
+            else:
+                self._chunks.append(first)
+            while chunk := pipe.read1(1024):
                 self._chunks.append(chunk)
+
+
+_groups: set[int] = set()
+"""The process groups of servers that run: killed at the end of this process, should it come before that of a session."""
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(OSError):  # there is none any more
+        os.killpg(group, signal.SIGKILL)
+
+
+@atexit.register
+def _kill_all() -> None:
+    for group in tuple(_groups):
+        _kill(group)
 
 
 async def load() -> Any:
@@ -149,7 +187,12 @@ async def session(
 
     async with contextlib.AsyncExitStack() as stack:
         if server.url:
-            opened = await _open_remote(server, place, stack, client, events.refused)
+
+            def refused(why: ClawError) -> None:
+                if is_open:  # else the handshake goes on, perhaps without authorization
+                    events.refused(why)
+
+            opened = await _open_remote(server, place, stack, client, refused)
         else:
             opened = await stack.enter_async_context(client(_stdio(server, place, stderr_tail)))
         is_open = True
@@ -209,8 +252,8 @@ def _stdio(server: ServerSettings, place: SessionEnvironment, stderr_tail: Stder
     environment |= {name: secret.reveal() for name, secret in server.env.items()}
     command = program(server.command or "", environment["PATH"])
     parameters = stdio.StdioServerParameters(
-        command=command,
-        args=list(server.args),
+        command=_SHELL[0],
+        args=[*_SHELL[1:], command, *server.args],
         env=environment,
         cwd=_folder(server, place),
         encoding_error_handler="replace",

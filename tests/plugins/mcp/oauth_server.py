@@ -23,18 +23,22 @@ class Protected:
 
     :param expires_in: seconds after which an access token has expired, as its response says.
     :param registers: the authorization server registers clients.
+    :param free: methods that need no token.
+    :param rights: scopes that a call of a tool needs.
     :param denies: the person does not allow it.
     :param token_status: answered by the token endpoint in place of a token; 0 = it works.
     """
 
     expires_in: int = 3600
     registers: bool = True
+    free: tuple[str, ...] = ()
+    rights: str = ""
     denies: bool = False
     token_status: int = 0
     clients: dict[str, dict[str, Any]] = field(default_factory=dict)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
-    access: set[str] = field(default_factory=set)
-    refresh: dict[str, str] = field(default_factory=dict)
+    access: dict[str, str] = field(default_factory=dict)
+    refresh: dict[str, tuple[str, str]] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)
     mcp: str = ""
     issuer: str = ""
@@ -76,12 +80,21 @@ class _Resource(_Handler):
     def do_POST(self) -> None:
         body = self.body()
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if token not in self.state.access:
+        if self.path != "/mcp":
+            self.answer(404)
+            return
+        asked = json.loads(body)
+        if token not in self.state.access and asked["method"] not in self.state.free:
             where = urlsplit(self.state.mcp)
             about = f"{where.scheme}://{where.netloc}/.well-known/oauth-protected-resource/mcp"
             self.answer(401, WWW_Authenticate=f'Bearer error="invalid_token", resource_metadata="{about}"')
             return
-        asked = json.loads(body)
+        if asked["method"] == "tools/call" and not {*self.state.rights.split()} <= {
+            *self.state.access[token].split()
+        }:
+            challenge = f'Bearer error="insufficient_scope", scope="{self.state.rights}"'
+            self.answer(403, WWW_Authenticate=challenge)
+            return
         self.state.seen.append(asked["method"])
         if "id" not in asked:
             self.answer(202)
@@ -164,9 +177,11 @@ class _Issuer(_Handler):
             return
         self.state.seen.append(asked["grant_type"])
         if asked["grant_type"] == "refresh_token":
-            sound = self.state.refresh.pop(asked["refresh_token"], None) == asked["client_id"]
+            client, scope = self.state.refresh.pop(asked["refresh_token"], ("", ""))
+            sound = client == asked["client_id"]
         else:
             code = self.state.codes.pop(asked["code"], {})
+            scope = code.get("scope", "")
             digest = hashlib.sha256(asked["code_verifier"].encode()).digest()
             sound = (
                 code.get("client_id") == asked["client_id"]
@@ -177,8 +192,8 @@ class _Issuer(_Handler):
             self.answer(400, {"error": "invalid_grant"})
             return
         access, refresh = f"access-{secrets.token_urlsafe()}", f"refresh-{secrets.token_urlsafe()}"
-        self.state.access.add(access)
-        self.state.refresh[refresh] = asked["client_id"]
+        self.state.access[access] = scope
+        self.state.refresh[refresh] = asked["client_id"], scope
         tokens = {"access_token": access, "token_type": "bearer", "refresh_token": refresh}
         self.answer(200, {**tokens, "expires_in": self.state.expires_in})
 

@@ -117,6 +117,33 @@ async def test_a_login_that_ended_is_named_with_the_command_by_the_call_that_nee
             assert not again.record("vault").needs_login
 
 
+async def test_a_call_that_wants_further_rights_is_named_and_the_next_login_asks_for_them(
+    tmp_path: Path,
+) -> None:
+    with protected(rights="open close") as server:
+        await logged_in(server, tmp_path)
+        async with fleet(tmp_path, at(server)) as ours:
+            await ours.connect(["vault"])
+            said = await opened(ours, tmp_path)
+            assert (
+                "it wants further rights: open close. The operator logs in with: claw mcp login vault" in said
+            )
+
+        await logged_in(server, tmp_path)
+        async with fleet(tmp_path, at(server)) as ours:
+            await ours.connect(["vault"])
+            assert (await opened(ours, tmp_path)).startswith("open, with access-")
+
+
+async def test_a_server_that_greets_everybody_and_lists_nothing_without_a_login_is_named_too(
+    tmp_path: Path,
+) -> None:
+    with protected(free=("initialize", "notifications/initialized")) as server:
+        async with fleet(tmp_path, at(server)) as ours:
+            failed = await ours.connect(["vault"])
+    assert "it asks for a login (HTTP 401)" in str(failed["vault"])
+
+
 async def test_an_authorization_server_that_is_down_is_not_taken_for_an_expired_login(tmp_path: Path) -> None:
     with protected(expires_in=-1) as server:
         await logged_in(server, tmp_path)

@@ -12,7 +12,9 @@ import pytest
 from claw import Assistant, BudgetError, Finished, Text, ToolEnded, ToolError, ToolResult, Usage
 from claw.testing import FakeProvider, Harness, calls, check_and_run, says, tool_context
 from claw_mcp.fleet import Fleet
+from claw_mcp.record import Offer, ServerRecord, ServerRecords, identity_of, with_offers
 from claw_mcp.requests import form_values
+from claw_mcp.settings import ServerSettings
 from plugins.mcp.servers import ASKING, fleet, free_port, serving, text
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -163,9 +165,27 @@ async def test_a_server_is_told_of_the_configured_folders_and_of_the_workspace_d
         )
 
 
+@pytest.fixture(scope="module")
+def offers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Offer, ...]:
+    async def reach(folder: Path) -> tuple[Offer, ...]:
+        async with fleet(folder, asking(folder, connectSeconds=60)) as ours:
+            assert await ours.connect(["asking"]) == {}
+            return ours.record("asking").offers
+
+    return asyncio.run(reach(tmp_path_factory.mktemp("asking")))
+
+
 class TestSampling:
+    @pytest.fixture(autouse=True)
+    def known(self, offers: tuple[Offer, ...]) -> None:
+        self.offers = offers
+
     def harness(self, model: FakeProvider, home: Path, **about: Any) -> Harness:
-        config = {"mcpServers": asking(home, sampling=True, connectSeconds=20), **about}
+        """A claw that knows the tool already: its start waits for no server."""
+        config = {"mcpServers": asking(home, sampling=True), **about}
+        identity = identity_of(ServerSettings.model_validate(config["mcpServers"]["asking"]).identity)
+        known = with_offers(ServerRecord(identity), self.offers)
+        ServerRecords(home / "plugins" / "mcp").write("asking", known)
         return Harness(model, config=config, plugins={"mcp": claw_mcp, "budgets": claw_budgets}, home=home)
 
     async def test_a_model_call_is_made_without_the_conversation_and_billed_to_the_turn(
