@@ -3,8 +3,11 @@
 import base64
 import difflib
 import posixpath
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 
 from claw import Image, Text, ToolContext, ToolError, ToolResult, nearest, result_limit, tool
 
@@ -17,7 +20,13 @@ MOST_CHARS = 50_000
 MOST_ENTRIES = 1000
 MOST_NEIGHBOURS = 5000
 MOST_NAME_CHARS = 255
+MOST_NAMED_LINES = 1000
+"""Line numbers of an edit that a result holds."""
+LARGE_BYTES = 1_000_000
+"""Files above this are read, changed and patched one after the other: each may take several times its size."""
 _HINT_CHARS = 200
+_BLOCK_CHARS = 65_536
+_ONE_LARGE_FILE = threading.Lock()
 
 _IMAGES = {b"\x89PNG\r\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
@@ -41,6 +50,17 @@ class TextPage:
     more: int
 
 
+@contextmanager
+def large_files_in_turn(context: ToolContext, path: str) -> Iterator[None]:
+    """Let only one call at a time work on a file of more than :data:`LARGE_BYTES`."""
+    try:
+        is_large = context.files.stat(path).size_bytes > LARGE_BYTES
+    except ToolError:  # the work itself says why
+        is_large = False
+    with _ONE_LARGE_FILE if is_large else nullcontext():
+        yield
+
+
 @tool(effects="none", reads_files=True)
 def read(
     context: ToolContext,
@@ -50,6 +70,13 @@ def read(
     column: int | None = None,
 ) -> ToolResult:
     """Read a text file or picture. offset: first line, from 1; limit: how many lines; column: inside a long line."""
+    with large_files_in_turn(context, file_path):
+        return _read(context, file_path, offset, limit, column)
+
+
+def _read(
+    context: ToolContext, file_path: str, offset: int | None, limit: int | None, column: int | None
+) -> ToolResult:
     data = _bytes(context, file_path)
     if mime := image_type(data):
         if len(data) > MOST_IMAGE_BYTES:
@@ -101,20 +128,25 @@ def edit(
         changes.insert(0, FileChange(old_text, new_text or ""))
     if not changes:
         raise ToolError("nothing to change: give old_text and new_text, or edits")
+    with large_files_in_turn(context, file_path):
+        return _edited(context, file_path, changes, bool(replace_all))
+
+
+def _edited(context: ToolContext, file_path: str, changes: list[FileChange], replace_all: bool) -> ToolResult:
     text = decoded(whole(context, file_path))
-    count, lines = 0, []
+    count, lines = 0, list[int]()
     for number, change in enumerate(changes, 1):
         label = f"edit {number}: " if len(changes) > 1 else ""
-        text, at = changed(text, change.old_text, change.new_text, bool(replace_all), label, file_path)
-        count += len(at)
+        text, found, at = changed(text, change.old_text, change.new_text, replace_all, label, file_path)
+        count += found
         lines += at
     context.files.write(file_path, encoded(text))
     shown = context.files.display_path(file_path)
-    places = ", ".join(map(str, lines[:20])) + (", …" if len(lines) > 20 else "")
+    places = ", ".join(map(str, lines[:20])) + (", …" if count > 20 else "")
     word = "replacement" if count == 1 else "replacements"
     return ToolResult(
         f"Edited {shown}: {count} {word} (line {places})",
-        {"path": shown, "replacements": count, "lines": lines},
+        {"path": shown, "replacements": count, "lines": lines[:MOST_NAMED_LINES]},
     )
 
 
@@ -136,18 +168,21 @@ def paged(text: str, first: int, limit: int, most_chars: int) -> TextPage:
 
     :raises ToolError: the text has no line ``first``.
     """
-    lines, start = _lines_from(text, first)
+    start, count = max(first, 1) - 1, line_count(text)
+    at = _line_start(text, first)
     shown: list[str] = []
     used = 0
-    for number, line in enumerate(lines[start : start + max(limit, 1)], start + 1):
-        short = _short_line(line, number)
+    while at < len(text) and len(shown) < max(limit, 1):
+        end = text.find("\n", at) + 1 or len(text)
+        short = _short_line(text[at:end], start + len(shown) + 1)
         if shown and used + len(short) > most_chars:
             break
         shown.append(short)
         used += len(short)
-    last = start + len(shown)
+        at = end
+    last = start + max(len(shown), 1)
     whole = "".join(shown)
-    return TextPage(whole.removesuffix("\n") if last < len(lines) else whole, last, len(lines) - last)
+    return TextPage(whole.removesuffix("\n") if last < count else whole, last, count - last)
 
 
 def part_of_line(text: str, first: int, column: int, most_chars: int) -> str:
@@ -155,8 +190,9 @@ def part_of_line(text: str, first: int, column: int, most_chars: int) -> str:
 
     :raises ToolError: there is no such line, or no such character in it.
     """
-    lines, start = _lines_from(text, first)
-    line = lines[start].removesuffix("\n")
+    start, at = max(first, 1) - 1, _line_start(text, first)
+    stop = text.find("\n", at)
+    line = text[at : stop if stop >= 0 else len(text)]
     end = column - 1 + most_chars
     if not 0 < column <= len(line):
         raise ToolError(
@@ -168,20 +204,27 @@ def part_of_line(text: str, first: int, column: int, most_chars: int) -> str:
     return line[column - 1 : end] + (_rest_of_line(len(line), start + 1, end) if end < len(line) else "")
 
 
-def _lines_from(text: str, first: int) -> tuple[list[str], int]:
-    """Return all lines with their ends, and the index of line ``first``."""
-    lines = [f"{line}\n" for line in text.split("\n")]
-    lines[-1] = lines[-1].removesuffix("\n")
-    if len(lines) > 1 and not lines[-1]:
-        lines.pop()
-    start = max(first, 1) - 1
-    if start >= len(lines):
-        raise ToolError("the file has {count} lines; there is no line {first}", count=len(lines), first=first)
-    return lines, start
+def line_count(text: str) -> int:
+    """Return the number of lines; an empty text has one."""
+    return text.count("\n") + (not text.endswith("\n"))
 
 
-def changed(text: str, old: str, new: str, everywhere: bool, label: str, path: str) -> tuple[str, list[int]]:
-    """Replace ``old`` by ``new``; return the text and the original line numbers of the places.
+def _line_start(text: str, first: int) -> int:
+    """Return the index of line ``first`` (1-based) without a list of all lines, which takes a hundred bytes for each."""
+    at, left, count = 0, max(first, 1) - 1, line_count(text)
+    if left >= count:
+        raise ToolError("the file has {count} lines; there is no line {first}", count=count, first=first)
+    while left and (ends := text.count("\n", at, at + _BLOCK_CHARS)) < left:
+        at, left = at + _BLOCK_CHARS, left - ends
+    for _ in range(left):
+        at = text.find("\n", at) + 1
+    return at
+
+
+def changed(
+    text: str, old: str, new: str, everywhere: bool, label: str, path: str
+) -> tuple[str, int, list[int]]:
+    """Replace ``old`` by ``new``; return the text, the number of places, and the original line numbers of the first ones.
 
     A file with CRLF line ends is matched, and keeps them, whatever line ends the model writes.
 
@@ -193,8 +236,8 @@ def changed(text: str, old: str, new: str, everywhere: bool, label: str, path: s
         raise ToolError("{label}old_text and new_text are the same", label=label)
     if "\r\n" in text and "\r" not in old:
         old, new = old.replace("\n", "\r\n"), new.replace("\r\n", "\n").replace("\n", "\r\n")
-    places = list(_places(text, old))
-    if not places:
+    count = text.count(old)
+    if not count:
         raise ToolError(
             "{label}old_text is not in {path}. {hint}",
             label=label,
@@ -202,17 +245,17 @@ def changed(text: str, old: str, new: str, everywhere: bool, label: str, path: s
             hint=_most_similar(text, old),
             fix="",
         )
-    lines = list(_line_numbers(text, places))
-    if len(places) > 1 and not everywhere:
+    lines = list(_line_numbers(text, islice(_places(text, old), MOST_NAMED_LINES)))
+    if count > 1 and not everywhere:
         raise ToolError(
             "{label}old_text occurs {count} times in {path} (lines {lines})",
             fix="Add lines around it, or set replace_all",
             label=label,
-            count=len(places),
+            count=count,
             path=path,
             lines=[*map(str, lines[:20])],
         )
-    size = len(text) + len(places) * (len(new) - len(old))
+    size = len(text) + count * (len(new) - len(old))
     if size > MOST_EDIT_BYTES:
         raise ToolError(
             "{label}{path} would have {size} characters then; an edit makes at most {most}",
@@ -221,7 +264,7 @@ def changed(text: str, old: str, new: str, everywhere: bool, label: str, path: s
             size=size,
             most=MOST_EDIT_BYTES,
         )
-    return text.replace(old, new), lines
+    return text.replace(old, new), count, lines
 
 
 def whole(context: ToolContext, path: str) -> bytes:
@@ -267,7 +310,7 @@ def _places(text: str, old: str) -> Iterator[int]:
         at = text.find(old, at + len(old))
 
 
-def _line_numbers(text: str, places: list[int]) -> Iterator[int]:
+def _line_numbers(text: str, places: Iterator[int]) -> Iterator[int]:
     line, counted = 1, 0
     for place in places:
         line += text.count("\n", counted, place)

@@ -20,8 +20,8 @@ from claw_tools_std.files import decoded, encoded, whole
 
 _MARK = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
 _LINE_NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@")
-MOST_WORK = 50_000_000
-"""Maximum of hunks times lines of the file they are searched in."""
+MOST_WORK = 20_000_000
+"""Maximum of hunks times lines of the file they are searched in, over all steps of a patch."""
 _LOOSER = (lambda line: line, str.rstrip, str.strip)
 
 
@@ -63,7 +63,15 @@ def apply_patch(context: ToolContext, input: str) -> ToolResult:
     files = context.files
     before: dict[str, bytes | None] = {}
     after: dict[str, bytes | None] = {}
+    work = 0
     for step in steps:
+        work += _work(step, _current(step.path, context, before, after))
+        if work > MOST_WORK:
+            raise ToolError(
+                "{path}: the hunks of this patch are too many at once for files of so many lines",
+                fix="Make several patches",
+                path=step.path,
+            )
         _prepare(step, context, before, after)
     written: list[str] = []
     try:
@@ -112,14 +120,6 @@ def patched(text: str, hunks: Sequence[Hunk], path: str) -> str:
     ends = lines[-1] == ""
     if ends:
         lines.pop()
-    if len(hunks) * len(lines) > MOST_WORK:
-        raise ToolError(
-            "{path}: {count} hunks are too many at once for a file of {lines} lines",
-            fix="Make several patches",
-            path=path,
-            count=len(hunks),
-            lines=len(lines),
-        )
     out: list[str] = []
     done = 0
     for number, hunk in enumerate(hunks, 1):
@@ -136,6 +136,12 @@ def patched(text: str, hunks: Sequence[Hunk], path: str) -> str:
     out += lines[done:]
     new = "\n".join(out) + ("\n" if out and (ends or not text) else "")
     return new.replace("\n", "\r\n") if windows else new
+
+
+def _work(step: PatchStep, data: bytes | None) -> int:
+    return (
+        max(len(step.hunks), 1) * (data.count(b"\n") + 1) if data is not None and step.kind == "Update" else 0
+    )
 
 
 def _prepare(

@@ -1,6 +1,8 @@
 """read, write, edit, ls: one file at a time, inside the fence, with an answer that tells how to go on."""
 
+import asyncio
 import base64
+import tracemalloc
 
 import pytest
 from claw.contracts.errors import ToolError
@@ -156,7 +158,7 @@ async def test_a_listing_marks_folders_and_links(bench):
 def test_an_edit_and_its_reverse_give_the_file_back(old, new, before, after):
     text = before + old + after
     assume(old != new and new and text.count(old) == 1 and "\r" not in text + new)
-    made, _ = changed(text, old, new, False, "", "f")
+    made, _, _ = changed(text, old, new, False, "", "f")
     assert made == before + new + after
     assume(made.count(new) == 1 and made.find(new) == len(before))
     assert changed(made, new, old, False, "", "f")[0] == text
@@ -189,7 +191,25 @@ async def test_edits_that_would_grow_without_end_are_reported(bench) -> None:
 async def test_many_places_are_counted_in_one_go(bench) -> None:
     bench.put("a.txt", "a\nb\n" * 60_000)
     result = await bench.call("edit", file_path="a.txt", old_text="b", new_text="c", replace_all=True)
-    assert result.details["lines"] == list(range(2, 120_001, 2))
+    assert result.details["replacements"] == 60_000
+    assert result.details["lines"] == list(range(2, 2001, 2))
+
+
+@pytest.mark.parametrize("call", ["read", "edit"])
+async def test_files_of_line_ends_take_little_more_memory_than_their_size(call: str, bench) -> None:
+    size = 4_000_000
+    bench.put("a.txt", "\n" * size)
+    arguments = (
+        {"old_text": "\n", "new_text": "x", "replace_all": True} if call == "edit" else {"offset": size - 10}
+    )
+    tracemalloc.start()
+    try:
+        results = await asyncio.gather(*(bench.call(call, file_path="a.txt", **arguments) for _ in range(4)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert any(not result.is_error for result in results)
+    assert peak < 12 * size
 
 
 @pytest.mark.parametrize("tool", ["edit", "apply_patch"])

@@ -1,6 +1,7 @@
 """apply_patch: the envelope is read, checked as a whole, and only then written."""
 
 import difflib
+import time
 from contextlib import suppress
 
 import pytest
@@ -150,4 +151,14 @@ async def test_more_hunks_than_can_be_looked_for_are_reported(bench) -> None:
     problem = await bench.refused(
         "apply_patch", input=f"*** Begin Patch\n*** Update File: a.txt\n{hunks}*** End Patch"
     )
-    assert "1000 hunks are too many at once for a file of 60000 lines" in problem
+    assert "too many at once for files of so many lines" in problem
+
+
+async def test_the_steps_of_a_patch_share_the_limit_of_work(bench) -> None:
+    bench.put("a.txt", "a\n" * 1_000_000)
+    steps = "*** Update File: a.txt\n@@\n-a\n+b\n" * 300
+    began = time.monotonic()
+    problem = await bench.refused("apply_patch", input=f"*** Begin Patch\n{steps}*** End Patch")
+    assert "too many at once" in problem
+    assert time.monotonic() - began < 60
+    assert (bench.workspace / "a.txt").read_bytes().startswith(b"a\na\n")
