@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from claw.cli.output import table
 from claw.config import source
 from claw.contracts.errors import UsageError
 from claw.host.manifest import InstalledPlugin, Manifest, ProviderDeclaration
@@ -328,3 +329,9 @@ def test_an_unknown_shell_reads_which_there_are(claw: Claw) -> None:
     done = claw("completion", "tcsh")
     assert done.returncode == 2
     assert "bash, zsh, fish" in done.stderr
+
+
+def test_no_cell_of_a_table_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    table(["name"], [["a\x1b]0;owned\x07b\u202e"]])
+
+    assert capsys.readouterr().out.splitlines()[1] == "a⟨U+001B⟩]0;owned⟨U+0007⟩b⟨U+202E⟩"

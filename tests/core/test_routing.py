@@ -466,3 +466,8 @@ class TestAccounts:
     def test_a_wrong_key_of_an_account_refuses_the_file(self) -> None:
         with pytest.raises(ConfigError, match=r"channels\.telegram\.accounts\.work\.dmPolicy.*pairing"):
             config_of(channels={"telegram": {"accounts": {"work": {"dmPolicy": "everyone"}}}})
+
+
+def test_an_id_that_holds_an_escaped_colon_is_no_thread_of_another_id() -> None:
+    ids = ("x:thread:1", "x%3athread:1", "x%253athread:1", "x")
+    assert len({build_key("a", "chat", "direct", id) for id in ids}) == len(ids)

@@ -123,7 +123,7 @@ def build_key(
     """
     head = f"agent:{agent_id}"
     place, peer = (channel or "").strip().lower() or "unknown", (peer_id or "").strip()
-    peer = _SUFFIX.sub("%3a", peer)  # an id must not read as another id with a thread
+    peer = _SUFFIX.sub("%3a", peer.replace("%", "%25"))  # an id must not read as another id with a thread
     tail = f":thread:{_escaped(thread)}" if thread and thread.strip() else ""
     if peer_kind not in ("direct", "dm"):
         return f"{head}:{place}:{peer_kind}:{peer.lower() or 'unknown'}{tail}"

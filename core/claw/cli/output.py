@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 SCHEMA_VERSION = 1
+_STEERING = (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_CONTROLS = {code: f"⟨U+{code:04X}⟩" for code in _STEERING}  # control characters, and marks of text direction
 _LEAST_WIDTH = 30  # columns: a narrower column has only a few words per line
 
 
@@ -28,6 +30,7 @@ def table(
 
     :param colours: cell text → rich style, used on a terminal only.
     """
+    rows = [[cell.translate(_CONTROLS) for cell in row] for row in rows]
     if on_terminal():
         _draw(columns, rows, colours or {})
         return
