@@ -1,11 +1,13 @@
 """A plugin's own section against its manifest's schema: each wrong key with its path and a fix, no plugin imported."""
 
 import json
+from typing import Any
 
 import jsonschema
 import pytest
 from claw.config.source import ConfigSource
 from claw.config.summary import OUT_OF_RANGE, schema_violations
+from claw.contracts.tool_schema import surely_fits
 from claw.host.discovery import states_of
 from claw.host.manifest import InstalledPlugin, Manifest
 from core.source import ROOT
@@ -22,6 +24,23 @@ PAINT = InstalledPlugin("paint", "paint", "paint", "1", manifest=Manifest("paint
 
 def found_wrong(section: object) -> list[tuple[tuple[str | int, ...], str]]:
     return [(one.path, one.problem) for one in schema_violations(section, SCHEMA)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fitting", "others"),
+    [
+        ({"type": "integer"}, [0, -5], [True, 0.5, "1", None]),
+        ({"type": "number", "title": "n"}, [0, 0.5], [False, "1"]),
+        ({"type": "array", "items": {"type": "integer"}}, [[], [1, 2]], [[1, "a"], {}]),
+        ({"type": "string", "format": "email"}, [], ["a@b.c"]),
+    ],
+)
+def test_a_value_surely_fits_only_where_jsonschema_says_so(kind: Any, fitting: Any, others: Any) -> None:
+    schema = {"type": "object", "properties": {"x": kind}, "$comment": "by hand"}
+    assert all(surely_fits({"x": value}, schema) for value in fitting)
+    assert not any(surely_fits({"x": value}, schema) for value in others)
+    for value in fitting:
+        jsonschema.validate({"x": value}, schema)
 
 
 def test_what_fits_has_no_misfit() -> None:

@@ -231,8 +231,10 @@ class SchemaViolation:
 
 def schema_violations(section: Any, schema: Mapping[str, Any]) -> Iterator[SchemaViolation]:
     """Yield all violations in ``section``; an invalid schema is one misfit of the whole section."""
+    from claw.contracts.tool_schema import surely_fits
+
     try:
-        if _surely_fits(section, schema):
+        if surely_fits(section, schema):
             return
         import jsonschema
 
@@ -245,33 +247,6 @@ def schema_violations(section: Any, schema: Mapping[str, Any]) -> Iterator[Schem
         return
     for error in errors:
         yield from _misfits_of(error)
-
-
-_SIMPLE = {"type", "properties", "required", "additionalProperties", "items", "enum", "anyOf"}
-_NOTES = {"title", "description", "default", "writeOnly", "examples"}
-
-
-def _surely_fits(value: Any, schema: Any) -> bool:
-    """Return true if ``value`` meets a schema of :data:`_SIMPLE` keywords; false leaves the answer to jsonschema.
-
-    Its import and first use take 150 ms, and most files fit.
-    """
-    if not isinstance(schema, Mapping) or not schema.keys() <= _SIMPLE | _NOTES:
-        return schema is True
-    if "anyOf" in schema:
-        fits = any(_surely_fits(value, one) for one in schema["anyOf"])
-        return fits and schema.keys() <= _NOTES | {"anyOf"}
-    kind = schema.get("type")
-    if "enum" in schema:
-        return kind == "string" and isinstance(value, str) and value in schema["enum"]
-    if kind == "object" and isinstance(value, Mapping):
-        known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-        fits = all(_surely_fits(item, known.get(key, others)) for key, item in value.items())
-        return fits and value.keys() >= set(schema.get("required", ()))
-    if kind == "array" and isinstance(value, list):
-        return all(_surely_fits(item, schema.get("items", True)) for item in value)
-    plain = {"string": str, "boolean": bool, "null": type(None)}.get(str(kind))
-    return isinstance(value, plain) if plain else not schema
 
 
 def _misfits_of(error: Any) -> Iterator[SchemaViolation]:

@@ -326,7 +326,37 @@ def _unknown_arguments(schema: Mapping[str, Any], arguments: dict[str, Any]) -> 
             )
 
 
+_SIMPLE = {"type", "properties", "required", "additionalProperties", "items", "enum", "anyOf"}
+_NOTES = {"title", "description", "default", "writeOnly", "examples", "$comment", "$schema"}
+
+
+def surely_fits(value: Any, schema: Any) -> bool:
+    """Return true if ``value`` meets a schema of :data:`_SIMPLE` keywords; false leaves the answer to jsonschema.
+
+    Its import and first use take 150 ms, and most config files and arguments fit.
+    """
+    if not isinstance(schema, Mapping) or not schema.keys() <= _SIMPLE | _NOTES:
+        return schema is True
+    if "anyOf" in schema:
+        return schema.keys() <= _NOTES | {"anyOf"} and any(surely_fits(value, one) for one in schema["anyOf"])
+    kind = schema.get("type")
+    if "enum" in schema:
+        return kind == "string" and isinstance(value, str) and value in schema["enum"]
+    if kind == "object" and isinstance(value, Mapping):
+        known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+        fits = all(surely_fits(item, known.get(key, others)) for key, item in value.items())
+        return fits and value.keys() >= set(schema.get("required", ()))
+    if kind == "array" and isinstance(value, list):
+        return all(surely_fits(item, schema.get("items", True)) for item in value)
+    if kind in ("integer", "number"):
+        return isinstance(value, int if kind == "integer" else int | float) and not isinstance(value, bool)
+    plain = {"string": str, "boolean": bool, "null": type(None)}.get(str(kind))
+    return isinstance(value, plain) if plain else not schema
+
+
 def _errors(schema: Mapping[str, Any], arguments: dict[str, Any]) -> list[Any]:
+    if surely_fits(arguments, schema):
+        return []
     kept = _validators.get(id(schema))
     if kept is None or kept[0] is not schema:
         if len(_validators) > 2000:  # ids of schemas that were freed

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_channels(config: "PluginConfig") -> "Iterable[Channel]":
-    from claw_http.channel import HttpChannel
     from claw_http.settings import HttpSettings
 
     if settings := config.channel("http", HttpSettings):
+        from claw_http.channel import HttpChannel
+
         yield HttpChannel(config, settings)
 
 

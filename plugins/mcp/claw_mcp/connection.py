@@ -238,11 +238,11 @@ class ServerConnection:
         has = client.server_capabilities
         tools = await pages(client.list_tools, "tools") if has.tools is not None else []
         # Many servers claim both and have none: then no tools are registered for them.
-        resources = has.resources is not None and bool(
-            await pages(client.list_resources, "resources")
-            or await pages(client.list_resource_templates, "resource_templates")
+        resources = has.resources is not None and (
+            await _has_any(client.list_resources, "resources")
+            or await _has_any(client.list_resource_templates, "resource_templates")
         )
-        prompts = has.prompts is not None and bool(await pages(client.list_prompts, "prompts"))
+        prompts = has.prompts is not None and await _has_any(client.list_prompts, "prompts")
         named = dict[str, Offer]()
         for offer in all_offers(tools, resources=resources, prompts=prompts):
             first = named.setdefault(full_name(self.name, offer.name), offer)
@@ -272,6 +272,16 @@ async def pages(ask: Callable[..., Awaitable[Any]], what: str) -> list[Any]:
         if cursor is None:
             break
     return found
+
+
+async def _has_any(ask: Callable[..., Awaitable[Any]], what: str) -> bool:
+    """Return true if the server lists something; one that claims the list, and refuses the request, has nothing."""
+    try:
+        return bool(await pages(ask, what))
+    except Exception as why:  # errors of the SDK and the transport, of any type
+        if sdk.is_lost(why):
+            raise
+        return False
 
 
 def _in_words(why: BaseException) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import atexit
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from claw import ClawError, child_environment, t
 from claw.runtime import make_folder
 
+from claw_mcp.children import VARIABLE, end_children, new_mark
 from claw_mcp.logins import LoginFile
 from claw_mcp.repair import install_words
 from claw_mcp.settings import ServerSettings, find_program
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     import httpx2
 
 SDK = "mcp >=2.3,<3"
+_INTERNAL_ERROR = -32603  # of JSON-RPC 2.0
 _TAIL_BYTES = 4096
 _PID_MARK = b"claw-mcp-pid "
 _SHELL = ("/bin/sh", "-c", 'printf "%s%s\\n" "$0" "$$" >&2; exec "$@"', _PID_MARK.decode())
@@ -194,7 +197,8 @@ async def session(
 
             opened = await _open_remote(server, place, stack, client, refused)
         else:
-            opened = await stack.enter_async_context(client(_stdio(server, place, stderr_tail)))
+            stack.callback(end_children, mark := new_mark())
+            opened = await stack.enter_async_context(client(_stdio(server, place, stderr_tail, mark)))
         is_open = True
         yield opened
 
@@ -242,14 +246,14 @@ async def _open_remote(
         raise ClawError(problem, fix=fix, status=status) from why
 
 
-def _stdio(server: ServerSettings, place: SessionEnvironment, stderr_tail: StderrTail) -> Any:
+def _stdio(server: ServerSettings, place: SessionEnvironment, stderr_tail: StderrTail, mark: str) -> Any:
     """Return the transport of a program, over its pipes."""
     from mcp.client import stdio
 
     # By default a program that ignores its end is killed after 4 s: too late, as a plugin has 5 s to close.
     stdio.PROCESS_TERMINATION_TIMEOUT, stdio.FORCE_KILL_TIMEOUT = 1.0, 0.5
     environment = child_environment(place.environ, server.env_allow)
-    environment |= {name: secret.reveal() for name, secret in server.env.items()}
+    environment |= {name: secret.reveal() for name, secret in server.env.items()} | {VARIABLE: mark}
     command = program(server.command or "", environment["PATH"])
     parameters = stdio.StdioServerParameters(
         command=_SHELL[0],
@@ -313,14 +317,14 @@ class _WatchedStream:
 
     async def __anext__(self) -> Any:
         try:
-            return _with_sound_tools(await self._stream.__anext__(), self._withheld)
+            return _with_sound_tools(_answered(await self._stream.__anext__()), self._withheld)
         except StopAsyncIteration:
             self._ended()
             raise
 
     async def receive(self) -> Any:
         try:
-            return _with_sound_tools(await self._stream.receive(), self._withheld)
+            return _with_sound_tools(_answered(await self._stream.receive()), self._withheld)
         except Exception:
             self._ended()
             raise
@@ -331,6 +335,27 @@ class _WatchedStream:
 
     async def __aexit__(self, *why: Any) -> Any:
         return await self._stream.__aexit__(*why)
+
+
+def _answered(item: Any) -> Any:
+    """Return a received message; in place of an answer that is no message, an error for the request that waits for it,
+    which the SDK would let wait until its time limit.
+    """
+    from mcp.shared.message import SessionMessage
+    from mcp.types import ErrorData, JSONRPCError
+    from pydantic import ValidationError
+
+    if not isinstance(item, ValidationError):
+        return item
+    for error in item.errors(include_url=False):
+        given = error["input"]
+        with contextlib.suppress(ValueError):
+            given = json.loads(given) if isinstance(given, str | bytes) else given
+        if isinstance(given, dict) and isinstance(given.get("id"), int | str):
+            said = t("the MCP SDK cannot read its answer ({fault})", fault=first_fault(item))
+            about = ErrorData(code=_INTERNAL_ERROR, message=said)
+            return SessionMessage(JSONRPCError(jsonrpc="2.0", id=given["id"], error=about))
+    return item
 
 
 def _with_sound_tools(item: Any, withheld: Callable[[str, str], None]) -> Any:
@@ -356,6 +381,9 @@ def _fault_of(tool: Any) -> str:
         execution = Tool.model_validate(tool).execution
     except ValidationError as why:
         return first_fault(why)
+    kind = tool["inputSchema"].get("type")  # the lists of some versions of the protocol are refused for it
+    if kind != "object":
+        return f"inputSchema.type: it must be 'object', not {kind!r}"
     is_task = execution is not None and execution.task_support == "required"
     return t("it can only be called as a task, which claw does not do") if is_task else ""
 

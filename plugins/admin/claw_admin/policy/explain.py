@@ -4,6 +4,7 @@ It reads the judgement that a turn would get from ``resolve_tools``; a tool that
 registered it, is explained from the states of the installed plugins.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -275,12 +276,25 @@ def _not_registered(
         fix = t("tools.suppliers.{name} assigns the name to a plugin that provides it", name=wanted)
         why = t("its name is reserved for a core tool that no plugin provides yet")
         return Explanation(name, False, "", True, "no-supplier", why, fix=fix)
+    if fault := _fault_of_source(name, plugin_states):
+        return fault
     near = nearest(wanted, _known_names(judgement, plugin_states))
     fix = t("did you mean {near}?", near=near) if near else t("claw tools list --all shows every tool")
     why = t("no installed plugin provides a tool with this name")
     if broken := [one.id for one in plugin_states if one.state == QUARANTINED and not one.found.manifest]:
         why = t("no plugin that loads provides it; not loaded: {ids}", ids=[*broken])
     return Explanation(name, False, stage="unknown", why=why, fix=fix)
+
+
+def _fault_of_source(name: str, plugin_states: Iterable[PluginState]) -> Explanation | None:
+    """Return the fault that a plugin reports of the source of ``SOURCE__tool``, as an MCP server is one."""
+    source, of_source, _ = name.partition("__")
+    named = re.compile(rf"(?<![\w-]){re.escape(source)}(?![\w-])")
+    for state in plugin_states if of_source else ():
+        if faults := [fault for fault in state.why.split("; ") if named.search(fault)]:
+            fixes = [fix for fix in state.fix.split("; ") if named.search(fix)] or [state.fix]
+            return Explanation(name, False, state.id, stage="not-brought", why=faults[0], fix=fixes[0])
+    return None
 
 
 def _tools_of(state: PluginState) -> Iterable[str]:

@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from claw import Service, t
 from claw.runtime import App, Contribution, describe_exception, is_own_exit
 
-from claw_gateway.supervisor import ChannelServer
+if TYPE_CHECKING:
+    from claw_gateway.supervisor import ChannelServer
 
 
 class ChannelService:
@@ -24,6 +25,8 @@ class ChannelService:
 
     async def run(self, runtime: Any, stop: asyncio.Event) -> None:
         """Serve the channels of a running claw until ``stop`` is set."""
+        from claw_gateway.supervisor import ChannelServer  # a command that serves no channel does without it
+
         self.server = self.server or ChannelServer(runtime)
         await self.server.run(stop)
 
