@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import json
 import re
+import runpy
 import textwrap
 import tomllib
 from collections.abc import Callable
@@ -423,6 +424,7 @@ PAGES = {
     "manifest.md": manifest,
     "settings.md": settings,
     "testing.md": testing,
+    "tried-packages.md": runpy.run_path(str(HERE.parent / "tests/integration/published.py"))["page"],
 } | {f"hooks/{_page_of(name)}": partial(hook_page, name) for name in HOOKS}
 
 if __name__ == "__main__":

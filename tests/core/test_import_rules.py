@@ -321,6 +321,7 @@ LAZY_IMPORTS_OF_PLUGINS = {
         *(
             "claw_feishu.channel",
             "claw_gateway.journal",
+            "claw_gateway.process.services",
             "claw_gateway.process.service",
             "claw_http.caller_middleware",
             "claw_http.listener",

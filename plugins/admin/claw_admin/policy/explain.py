@@ -287,7 +287,9 @@ def _not_registered(
 
 
 def _fault_of_source(name: str, plugin_states: Iterable[PluginState]) -> Explanation | None:
-    """Return the fault that a plugin reports of the source of ``SOURCE__tool``, as an MCP server is one."""
+    """Return the fault that a plugin reports of the source of a tool, as an MCP server is one: its name before the
+    two underscores of the tool's.
+    """
     source, of_source, _ = name.partition("__")
     named = re.compile(rf"(?<![\w-]){re.escape(source)}(?![\w-])")
     for state in plugin_states if of_source else ():
