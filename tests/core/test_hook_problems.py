@@ -38,7 +38,10 @@ def test_a_hook_of_another_plugin_is_known():
     [
         ("@hookimpl\ndef register_tool(config): return []", "the nearest one is register_tools"),
         ("@hookimpl\ndef register_chanels(config): return []", "the nearest one is register_channels"),
-        ("@hookimpl(specname='register_tol')\ndef mine(config): return []", "the nearest one is register_tools"),
+        (
+            "@hookimpl(specname='register_tol')\ndef mine(config): return []",
+            "the nearest one is register_tools",
+        ),
         ("def register_channels(config): return []", "register_channels is not marked with @hookimpl"),
     ],
 )

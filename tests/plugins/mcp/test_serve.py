@@ -37,12 +37,16 @@ async def client(home: Path, *words: str, **config: Any) -> AsyncIterator[Client
         yield session
 
 
+UNASKED = {"exec": {"mode": "full"}}
+"""Commands run without an approval, which nobody can give to a client."""
+
+
 def said(result: Any) -> str:
     return "".join(block.text for block in result.content if block.type == "text")
 
 
 async def test_a_client_sees_the_chosen_tools_alone_and_their_results(home: Path) -> None:
-    async with client(home, "read", "exec", "memory_*") as session:
+    async with client(home, "read", "exec", "memory_*", tools=UNASKED) as session:
         listed = {tool.name: tool for tool in (await session.list_tools()).tools}
         assert listed.keys() == {"read", "exec", "memory_get", "memory_search"}
         assert listed["exec"].input_schema["required"] == ["command"] and listed["exec"].description
@@ -90,6 +94,8 @@ def test_a_word_that_chooses_no_tool_is_an_error_before_anything_is_served(
 def test_claw_itself_can_be_its_client(home: Path) -> None:
     inner = {"command": sys.executable, "args": ["-m", "claw", "mcp", "serve", "exec"]}
     inner |= {"env": {"CLAW_HOME": str(home.parent / "inner")}}
+    (home.parent / "inner").mkdir()
+    (home.parent / "inner" / "config.json").write_text(json.dumps({"tools": UNASKED}))
     (home / "config.json").write_text(json.dumps({"mcpServers": {"inner": inner}}))
     for words in (
         ["mcp", "refresh"],
