@@ -142,6 +142,8 @@ CASES = [
     ("tools: {exec: {trustedDirs: [/no/such]}}", "tools.exec.trustedDirs[0]", NOTE, "no folder /no/such"),
     ("tools: {exec: {allow: [nosuchprog]}}", "tools.exec.allow[0]", NOTE, "no program nosuchprog"),
     ("tools: {exec: {allow: [/no/such]}}", "tools.exec.allow[0]", NOTE, "no program /no/such"),
+    ("tools: {exec: {allow: [sh]}}", "tools.exec.allow[0]", NOTE, "it is trusted as a shell is"),
+    ("tools: {exec: {allow: ['/opt/*/bin/x']}}", "tools.exec.allow[0]", NOTE, "it is trusted as a shell is"),
     ("tools: {exec: {allow: [{argv: [nosuchprog, x]}]}}", "tools.exec.allow[0]", NOTE, "no program nosuchprog"),
     ("session: {identityLinks: {bob: []}}", "session.identityLinks.bob", NOTE, "the list is empty"),
     ("tools: {exec: {safeBins: [no/such]}}", "tools.exec.safeBins[0]", NOTE, "no name of a program"),
@@ -251,7 +253,7 @@ def test_no_check_fails_for_an_address_that_cannot_be_read(home: Path) -> None:
         "tools: {message: {targets: ['telegram:1', 'telegram/work:-100']}}\nskills: {extraDirs: [.]}",
         "session: {identityLinks: {bob: ['telegram:1', 'discord:2']}}",
         "tools: {exec: {trustedDirs: [/], safeBins: [cut]}}",
-        "tools: {exec: {allow: [sh, /bin/sh, '/opt/*/bin/x', {argv: [sh, x]}, {pattern: sh, argv: [y]}]}}",
+        "tools: {exec: {allow: [cat, /bin/cat, {argv: [sh, x]}, {pattern: sh, argv: [y]}]}}",
     ],
 )
 def test_a_sound_file_has_no_finding(home: Path, text: str) -> None:

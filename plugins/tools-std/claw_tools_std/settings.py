@@ -76,16 +76,17 @@ class ExecSettings(Section):
     def odd_keys(self, agents: Any) -> Iterator[tuple[tuple[str | int, ...], str, str, dict[str, object]]]:
         """Yield a warning for each entry that matches no folder, program or variable."""
         for index, entry in enumerate(self.allow):
-            if isinstance(entry, str) and not is_decided_by_words((entry,)):
+            missing = _missing_program(entry)
+            if missing:
+                problem = "it has no effect: there is no program {program} on this machine"
+                yield ("allow", index), problem, "Correct it, or remove it", {"program": missing}
+            elif isinstance(entry, str) and not is_decided_by_words((entry,)):
                 problem = (
                     "{program} may obey files that the agent writes, or start other programs: it is trusted as a "
                     "shell is"
                 )
                 fix = "List whole commands in place of it, such as {{argv: [{program}, status]}}"
                 yield ("allow", index), problem, fix, {"program": entry}
-            if missing := _missing_program(entry):
-                problem = "it has no effect: there is no program {program} on this machine"
-                yield ("allow", index), problem, "Correct it, or remove it", {"program": missing}
         for index, folder in enumerate(self.trusted_dirs):
             if not Path(folder).is_dir():
                 problem = "it has no effect: there is no folder {folder}"
