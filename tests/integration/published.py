@@ -79,7 +79,9 @@ _WORDS = {
     "llm": "Packages for llm (`claw plugins install PACKAGE`)",
     "mcp": "MCP servers of PyPI (`claw mcp install NAME PACKAGE`)",
     "npm": "MCP servers of npm (`claw mcp add NAME -- npx -y PACKAGE`)",
-    "works": "works", "needs": "works; it needs: ", "not installed": "is not installed: ",
+    "works": "works",
+    "needs": "works; it needs: ",
+    "not installed": "is not installed: ",
     "fails": "does not work: ",
 }
 

@@ -224,7 +224,14 @@ async def _call(name: str, arguments: dict[str, Any], context: ToolContext, clie
     async def progress(done: float, total: float | None, message: str | None) -> None:
         context.progress(message or (f"{done:g} / {total:g}" if total else f"{done:g}"))
 
-    return offers.result_of(await client.call_tool(name, arguments, progress_callback=progress))
+    try:
+        answer = await client.call_tool(name, arguments, progress_callback=progress)
+    except Exception as why:
+        if not (addresses := offers.addresses_to_open(why)):
+            raise
+        template = "the person has to open this first, and the call can be repeated then: {addresses}"
+        raise ToolError(template, addresses=" ".join(addresses)) from why
+    return offers.result_of(answer)
 
 
 async def _resource_list(arguments: dict[str, Any], client: Any) -> str:

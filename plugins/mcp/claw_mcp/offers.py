@@ -17,6 +17,7 @@ from claw_mcp.record import Offer
 NAME_CHARS = 64
 """Maximum length of a tool's name in the strictest model service."""
 
+_ADDRESSES_FIRST = -32042
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "object", "additionalProperties": _TEXT}
 RESOURCES = (
@@ -95,6 +96,19 @@ def result_of(answer: Any) -> ToolResult:
     if not blocks and answer.structured_content is not None:
         blocks = (Text(json.dumps(answer.structured_content, ensure_ascii=False)),)
     return ToolResult(blocks, answer.structured_content, bool(answer.is_error))
+
+
+def addresses_to_open(why: Exception) -> list[str]:
+    """Return the addresses that a person must open before a call can succeed: those of the error -32042 ("Elicitation",
+    "URL Elicitation Required Error"); none for another error.
+    """
+    error = getattr(why, "error", None)
+    if getattr(error, "code", None) != _ADDRESSES_FIRST or not isinstance(error.data, Mapping):
+        return []
+    asked = (
+        str(one.get("url", "")) for one in error.data.get("elicitations", ()) if isinstance(one, Mapping)
+    )
+    return [url for url in asked if url.startswith(("http://", "https://"))]
 
 
 def format_resources(listed: Any, templates: Any) -> str:

@@ -5,7 +5,14 @@ from typing import Annotated
 
 from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context, Elicit, ListRoots, MCPServer, Resolve, Sample
-from mcp.types import CreateMessageResult, ListRootsResult, SamplingMessage, TextContent
+from mcp.shared.exceptions import UrlElicitationRequiredError
+from mcp.types import (
+    CreateMessageResult,
+    ElicitRequestURLParams,
+    ListRootsResult,
+    SamplingMessage,
+    TextContent,
+)
 from pydantic import BaseModel
 
 server = MCPServer("asking")
@@ -53,6 +60,14 @@ def christen(name: Annotated[ElicitationResult[Name], Resolve(ask_name)]) -> str
 async def pay(context: Context) -> str:
     """Pay."""
     return str((await context.elicit_url("Pay here.", "https://pay.example/1", "e-1")).action)
+
+
+@server.tool()
+def pay_first() -> str:
+    """Pay, before anything else."""
+    raise UrlElicitationRequiredError(
+        [ElicitRequestURLParams(message="Pay.", url="https://pay.example/2", elicitation_id="e-2")]
+    )
 
 
 @server.tool()

@@ -124,6 +124,9 @@ class TestOlderProtocol:
         assert text(await call(ours, "pay", tmp_path, person)) == "accept"
         assert "https://pay.example/1" in person.shown[1]
 
+        assert "open this first" in (first := text(await call(ours, "pay_first", tmp_path)))
+        assert first.endswith("https://pay.example/2")
+
         people = Asked(), Asked()
         results = await asyncio.gather(*(call(ours, "throw_away", tmp_path, person) for person in people))
         assert all("cannot be told which of the running calls asks" in text(one) for one in results)
