@@ -6,6 +6,9 @@ import pytest
 from claw import ClawError
 from claw.app import load_setup
 from claw.testing import FakeProvider, FakeTool, Harness, calls, says
+from claw_gateway.process.last_end import open_end_note
+from claw_gateway.process.logs import LogHandler, RotatingLogFile, install_handler
+from claw_gateway.process.run import Gateway, RunOptions
 from claw_gateway.process.safe_mode import SafeModeReviewer, guards_left_out, safe_mode
 from third_party import installed, plugin_code
 
@@ -70,3 +73,19 @@ async def test_where_no_guard_is_left_out_tools_run(tmp_path: Path) -> None:
     told, looked, written = await asked_of(SafeModeReviewer(), tmp_path / "home")
 
     assert (told, len(looked), len(written)) == ("done", 1, 1)
+
+
+def test_a_gateway_in_safe_mode_has_this_reviewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = installed(tmp_path / "site", "odd", plugin_code("odd_one"), {"kinds": ["reviewer"]})
+    monkeypatch.syspath_prepend(site)
+    home = tmp_path / "place"
+    (home / "logs").mkdir(parents=True)
+    environ = {"CLAW_HOME": str(home), "HOME": str(home)}
+    sink = LogHandler(RotatingLogFile(home / "logs" / "claw.jsonl"))
+    with install_handler(sink) as log, open_end_note(home) as note:
+        gateway = Gateway(environ, home, sink, log, 0.0, RunOptions(note, safe=True))
+        gateway._first_setup(())
+
+    assert gateway._plugins is not None
+    [reviewer] = gateway._plugins.values()
+    assert (type(reviewer), reviewer.missing) == (SafeModeReviewer, ("odd",))
