@@ -263,6 +263,7 @@ def test_an_install_says_what_came_what_it_costs_and_how_to_switch_it_on(person:
         r"tools: acme_status, acme_restart \(optional\); about [1-9][0-9]* tokens in each request", tools
     )
     assert "its optional tools are switched on by: claw config set 'tools.alsoAllow[]' acme" in lines
+    assert "grade: not known here; claw plugins grade acme finds it" in lines
 
     person.does("uninstall", "acme", "--yes")
     [acme] = json.loads(person.does("install", "claw-plugin-acme", "--yes", "--json"))["plugins"]
