@@ -433,7 +433,7 @@ BUDGETS = {
     "claw_terminal": 218,
     "claw_testing": 1607,
     "claw_tool_sdk": 240,
-    "claw_tools_std": 2077,
+    "claw_tools_std": 2078,
     "pytest_claw": 3163,
 }
 """Code lines of each package: those of the day when the packages were made, and 5 %."""
