@@ -417,7 +417,7 @@ BUDGETS = {
     "claw_llm_bridge": 526,
     "claw_local": 235,
     "claw_loop_guard": 251,
-    "claw_mcp": 2546,
+    "claw_mcp": 2552,
     "claw_memory": 1468,
     "claw_mistral": 431,
     "claw_models": 2186,

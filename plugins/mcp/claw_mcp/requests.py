@@ -31,6 +31,7 @@ from claw import (
 from claw_mcp.settings import ServerSettings
 
 _MOST_TOKENS = 8192
+_STALE_SECONDS = 30.0  # in which a server may still ask for a call that was cut off
 _INVALID_REQUEST, _INVALID_PARAMS, _INTERNAL_ERROR, _REFUSED = -32600, -32602, -32603, -1
 """Codes of errors: of JSON-RPC, and that of a person who refuses a model call ("Sampling", "Error Handling")."""
 
@@ -110,6 +111,7 @@ class ServerRequests:
     def __init__(self, name: str, server: ServerSettings) -> None:
         self._name, self._server = name, server
         self._running: list[ServerCall] = []
+        self._stale_until = 0.0
 
     @contextlib.asynccontextmanager
     async def during(self, context: ToolContext, seconds: float) -> AsyncIterator[ServerCall]:
@@ -124,6 +126,9 @@ class ServerRequests:
             self._running.append(call)
             try:
                 yield call
+            except asyncio.CancelledError:
+                self._stale_until = asyncio.get_running_loop().time() + _STALE_SECONDS
+                raise
             finally:
                 self._running.remove(call)
                 _current.reset(token)
@@ -220,12 +225,11 @@ class ServerRequests:
         current = _current.get()
         if current in self._running:
             return current
-        return self._running[0] if len(self._running) == 1 else None
+        is_stale = asyncio.get_running_loop().time() < self._stale_until
+        return self._running[0] if len(self._running) == 1 and not is_stale else None
 
     def _unattributed(self) -> Any:
-        said = (
-            "it cannot be told which of the running calls asks" if self._running else "no call of a tool runs"
-        )
+        said = "it cannot be told which call of a tool asks" if self._running else "no call of a tool runs"
         return _error(_INVALID_REQUEST, said)
 
 

@@ -127,10 +127,17 @@ class TestOlderProtocol:
         assert "open this first" in (first := text(await call(ours, "pay_first", tmp_path)))
         assert first.endswith("https://pay.example/2")
 
-        people = Asked(), Asked()
-        results = await asyncio.gather(*(call(ours, "throw_away", tmp_path, person) for person in people))
-        assert all("cannot be told which of the running calls asks" in text(one) for one in results)
-        assert [person.shown for person in people] == [[], []]
+        other, calls_of_it = Asked(), ours._links["asking"].requests
+        async with calls_of_it.during(tool_context(tmp_path, ask=other.ask), 60):
+            refused = await call(ours, "throw_away", tmp_path, person)
+        assert "cannot be told which call of a tool asks" in text(refused)
+
+        with pytest.raises(TimeoutError):
+            async with calls_of_it.during(tool_context(tmp_path), 0.01):
+                await asyncio.sleep(1)
+        late = await call(ours, "throw_away", tmp_path, person)
+        assert "cannot be told" in text(late), "it may be a question for the call that was cut off"
+        assert (len(person.shown), other.shown) == (2, [])
 
     async def test_model_calls_are_asked_about_and_limited_in_number(
         self, ours: Fleet, tmp_path: Path
