@@ -19,8 +19,9 @@ from statistics import mean
 from typing import Any
 
 import httpx2
+from claw.agent.routing import terminal_message
 from claw.agent.turn_context import TurnOptions
-from claw.app import App, load_setup, terminal_message
+from claw.app import App, load_setup
 from claw.contracts.events import Event
 
 HERE = Path(__file__).parent

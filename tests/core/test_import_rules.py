@@ -394,7 +394,7 @@ BUDGETS = {
     "claw": 549,
     "claw.agent": 1864,
     "claw.cli": 737,
-    "claw.config": 1621,
+    "claw.config": 1603,
     "claw.contracts": 1382,
     "claw.host": 2427,
     "claw.policy": 536,
