@@ -477,6 +477,7 @@ def test_no_plugin_keeps_state_in_a_module() -> None:
     """A gateway has an old and a new configuration at a time: what plugins keep belongs to one (``config.shared``)."""
     lasting = {  # until the process ends
         "claw_gateway.process.run._locks",
+        "claw_mcp.sdk._groups",
         "pytest_claw.faulty_service._warm",
         "pytest_claw.faults.record.FAULTS",
     }

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from claw import ClawError, child_environment, t
 from claw.runtime import make_folder
 
-from claw_mcp.children import VARIABLE, end_children, new_mark
 from claw_mcp.logins import LoginFile
 from claw_mcp.repair import install_words
 from claw_mcp.settings import ServerSettings, find_program
@@ -197,8 +196,7 @@ async def session(
 
             opened = await _open_remote(server, place, stack, client, refused)
         else:
-            stack.callback(end_children, mark := new_mark())
-            opened = await stack.enter_async_context(client(_stdio(server, place, stderr_tail, mark)))
+            opened = await stack.enter_async_context(client(_stdio(server, place, stderr_tail)))
         is_open = True
         yield opened
 
@@ -246,14 +244,14 @@ async def _open_remote(
         raise ClawError(problem, fix=fix, status=status) from why
 
 
-def _stdio(server: ServerSettings, place: SessionEnvironment, stderr_tail: StderrTail, mark: str) -> Any:
+def _stdio(server: ServerSettings, place: SessionEnvironment, stderr_tail: StderrTail) -> Any:
     """Return the transport of a program, over its pipes."""
     from mcp.client import stdio
 
     # By default a program that ignores its end is killed after 4 s: too late, as a plugin has 5 s to close.
     stdio.PROCESS_TERMINATION_TIMEOUT, stdio.FORCE_KILL_TIMEOUT = 1.0, 0.5
     environment = child_environment(place.environ, server.env_allow)
-    environment |= {name: secret.reveal() for name, secret in server.env.items()} | {VARIABLE: mark}
+    environment |= {name: secret.reveal() for name, secret in server.env.items()}
     command = program(server.command or "", environment["PATH"])
     parameters = stdio.StdioServerParameters(
         command=_SHELL[0],
