@@ -1,4 +1,4 @@
-"""Packages of strangers that are sick, in one claw: each is listed, explained, called, and used in a turn.
+"""Broken third-party packages in one claw: each is listed, explained, called, and used in a turn.
 
 ``python -m integration.sick FAMILY FOLDER`` is that claw, a process of its own; it writes what it saw as JSON to stdout.
 """
