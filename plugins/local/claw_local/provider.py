@@ -45,8 +45,7 @@ class Local:
 
     def __init__(self, settings: LocalSettings, http: Callable[[str], "httpx2.AsyncClient"]) -> None:
         self._settings, self._http = settings, http
-        self._servers: dict[Path, engine.EngineServer] = {}
-        self._starting = asyncio.Lock()
+        self._servers: dict[Path, asyncio.Future[engine.EngineServer]] = {}
 
     def context_tokens(self, model: str) -> int:
         """Return ``providers.local.contextTokens``, for any model."""
@@ -92,19 +91,26 @@ class Local:
         )
 
     async def close(self) -> None:
-        """Stop the servers."""
-        servers, self._servers = self._servers, {}
+        """Stop the servers, also those that are starting."""
+        starts, self._servers = [*self._servers.values()], {}
+        servers = await asyncio.gather(*starts, return_exceptions=True)
+        starts.clear()
         await asyncio.to_thread(servers.clear)
 
     async def _server(self, model: str) -> engine.EngineServer:
+        """Return the server of a model. One that starts goes on when its question is cancelled: the next one needs it."""
         settings = self._settings
         file = engine.model_file(model, settings.models)
-        async with self._starting:
-            if file not in self._servers:
-                self._servers[file] = await asyncio.to_thread(
-                    engine.start, file, context_tokens=settings.context_tokens, threads=settings.threads
-                )
-        return self._servers[file]
+        if file not in self._servers:
+            tokens, threads = settings.context_tokens, settings.threads
+            start = asyncio.to_thread(engine.start, file, context_tokens=tokens, threads=threads)
+            self._servers[file] = asyncio.ensure_future(start)
+            self._servers[file].add_done_callback(lambda done: self._forget_failed(file, done))
+        return await asyncio.shield(self._servers[file])
+
+    def _forget_failed(self, file: Path, done: "asyncio.Future[engine.EngineServer]") -> None:
+        if done.cancelled() or done.exception():  # the next question tries again
+            self._servers.pop(file, None)
 
 
 class EngineParser:
