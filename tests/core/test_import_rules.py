@@ -415,7 +415,7 @@ BUDGETS = {
     "claw_http": 2868,
     "claw_http_sdk": 419,
     "claw_llm_bridge": 526,
-    "claw_local": 235,
+    "claw_local": 250,
     "claw_loop_guard": 251,
     "claw_mcp": 2552,
     "claw_memory": 1468,
