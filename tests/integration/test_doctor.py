@@ -257,7 +257,7 @@ def test_a_slow_import_is_measured_and_its_chain_named_and_a_budget_holds_it(tmp
 
     reported = json.loads(machine.claw("plugins", "doctor", "acme", "--json", "--budget-ms", "150").out)
     [plugin] = reported["plugins"]
-    assert 200 <= plugin["importMs"] < 1000
+    assert 190 <= plugin["importMs"] < 1000  # waiting for a processor is not counted
     assert kinds(reported["findings"]) == ["budget"]
     assert machine.claw("plugins", "doctor", "acme", "--budget-ms", "150").code == 1
     assert machine.claw("plugins", "doctor", "acme", "--budget-ms", "5000").code == 0
