@@ -1,4 +1,4 @@
-"""Broken third-party packages in one claw with sound ones: each is listed, explained, called, used in a turn, and stopped.
+"""Broken third-party packages in one claw with sound ones: each is listed, explained, called, used, and stopped.
 
 No word is wrong, nothing hangs beyond its limit, and nobody else is touched. ``sick_families.py`` is the table; each
 family is a process of its own. What a plugin does wrong at each of its stages is in test_fault_matrix.py.
